@@ -1,0 +1,40 @@
+# One static library a folder: hs_folder(NAME [DEPENDS other folders' targets and libraries]).
+# Every .cpp in the folder (not below it) belongs to the target.
+
+add_library(hs_options INTERFACE)
+target_include_directories(hs_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+target_compile_options(hs_options INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  $<$<BOOL:${HETEROSERVE_WERROR}>:-Werror>
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -fno-math-errno)
+if(HETEROSERVE_SANITIZE)
+  target_compile_options(hs_options INTERFACE -fsanitize=${HETEROSERVE_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(hs_options INTERFACE -fsanitize=${HETEROSERVE_SANITIZE})
+endif()
+
+function(hs_folder name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *.cpp)
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_link_libraries(${name} PUBLIC hs_options ${ARG_DEPENDS})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE hs_options ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+# A test binary a folder: hs_tests(FOLDER [DEPENDS ...]) builds tests/FOLDER/*_tests.cpp into hs_test_FOLDER.
+function(hs_tests folder)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(hs_test_${folder} ${sources} ${CMAKE_CURRENT_SOURCE_DIR}/support/main.cpp)
+  target_compile_definitions(hs_test_${folder} PRIVATE BOOST_TEST_DYN_LINK HS_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_include_directories(hs_test_${folder} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(hs_test_${folder} PRIVATE ${ARG_DEPENDS} Boost::unit_test_framework)
+  add_test(NAME ${folder} COMMAND hs_test_${folder})
+endfunction()

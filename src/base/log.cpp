@@ -1,0 +1,37 @@
+#include "base/log.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include <unistd.h>
+
+namespace hs {
+namespace {
+
+std::atomic<LogLevel> level_limit{LogLevel::kInfo};
+
+}  // namespace
+
+void set_log_level(LogLevel level) { level_limit = level; }
+
+bool log_enabled(LogLevel level) { return level <= level_limit.load(std::memory_order_relaxed); }
+
+void log_line(LogLevel level, std::string_view text) {
+  // systemd sets JOURNAL_STREAM when stderr is the journal, which reads a leading "<priority>".
+  static const bool journal = std::getenv("JOURNAL_STREAM") != nullptr;
+  std::string line;
+  if (journal) {
+    line = fmt::format("<{}>{}\n", static_cast<int>(level), text);
+  } else {
+    const char* name = level == LogLevel::kError     ? "error"
+                       : level == LogLevel::kWarning ? "warning"
+                       : level == LogLevel::kInfo    ? "info"
+                                                     : "debug";
+    line = fmt::format("heteroserve {}: {}\n", name, text);
+  }
+  // One write a line keeps lines of several threads apart.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace hs

@@ -1,0 +1,53 @@
+// The checkpoint's Jinja chat template, in the subset that real templates use, run with limits on steps and size.
+// Reference: Jinja2 as the transformers library sets it up (trim_blocks, lstrip_blocks, raise_exception, tojson).
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/status.h"
+#include "text/tokenizer.h"
+
+namespace hs {
+
+struct ChatPart {
+  enum class Kind { kText, kImage } kind = Kind::kText;
+  std::string text;  // of a text part
+};
+
+struct ChatMessage {
+  std::string role;             // system, user, assistant, tool; "developer" has become system
+  std::vector<ChatPart> parts;  // in order
+  bool content_is_string = false;  // the client sent a plain string: the template sees one
+};
+
+struct ChatInput {
+  std::vector<ChatMessage> messages;
+  bool add_generation_prompt = true;
+};
+
+struct RenderedPrompt {
+  std::string text;
+  std::vector<TextSpan> literal;  // sorted; what came from message texts: no control token is recognised there
+};
+
+class ChatTemplate {
+ public:
+  // Finds the template of a checkpoint: chat_template.jinja, chat_template.json or tokenizer_config.json.
+  static Result<std::unique_ptr<ChatTemplate>> load(const std::filesystem::path& dir);
+  // `bos_token` and `eos_token` are variables of the template.
+  static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view source, std::string_view bos_token,
+                                                     std::string_view eos_token);
+  virtual ~ChatTemplate() = default;
+  // Thread-safe. raise_exception() of the template comes back as kInvalidArgument with its text.
+  virtual Result<RenderedPrompt> render(const ChatInput& input) const = 0;
+  // With any JSON as context (tests against Jinja2); strings in it are not marked literal.
+  virtual Result<std::string> render_json(const nlohmann::json& context) const = 0;
+};
+
+}  // namespace hs
