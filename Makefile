@@ -1,0 +1,58 @@
+# A thin front: every target calls CMake presets or a script. `make help` lists them.
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+MODEL ?= models/demo/llava
+ARGS ?=
+PRESET ?= release
+
+.DEFAULT_GOAL := build
+.PHONY: run build test test-reference bench lint fmt asan tsan fuzz clean help
+
+run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
+	build/release/heteroserve serve $(MODEL) $(ARGS)
+
+build:  ## build the binary at build/release/heteroserve
+	@packaging/install-deps.sh --build
+	@tools/build.sh $(PRESET) heteroserve
+
+test:  ## run all tests
+	@packaging/install-deps.sh --test
+	@tools/build.sh $(PRESET)
+	@tests/run.sh build/$(PRESET)
+
+test-reference:  ## optional: compare random-weight models with Hugging Face transformers (installs PyTorch)
+	@packaging/install-deps.sh --test
+	@tools/build.sh release
+	@tests/reference/run.sh build/release
+
+bench:  ## measure speed against this machine's limits; ends with one line of JSON
+	@packaging/install-deps.sh --test
+	@tools/build.sh release
+	@tests/bench/run.sh build/release $(ARGS)
+
+lint:  ## formatting, static analysis, include direction, scripts, spelling
+	@packaging/install-deps.sh --lint
+	@tools/lint.sh
+
+fmt:  ## format the C++ sources in place
+	@packaging/install-deps.sh --lint
+	@tools/lint.sh --fix
+
+asan:  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@packaging/install-deps.sh --test
+	@tools/build.sh asan
+	@tests/run.sh build/asan --cpp-only
+
+tsan:  ## the C++ tests under ThreadSanitizer
+	@packaging/install-deps.sh --test
+	@tools/build.sh tsan
+	@tests/run.sh build/tsan --cpp-only
+
+fuzz:  ## run each fuzz target for a minute (needs clang)
+	@tests/fuzz/run.sh
+
+clean:  ## remove everything that was built
+	rm -rf build
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
