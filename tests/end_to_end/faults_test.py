@@ -1,0 +1,251 @@
+"""What goes wrong outside leaves the server healthy: clients that vanish, damaged input, a full disk, kill -9."""
+
+import json
+import signal
+import socket
+import sqlite3
+import subprocess
+import threading
+import time
+import urllib.request
+
+import openai
+import pytest
+from conftest import BINARY, DEMO, PICTURES, ask, data_url
+
+
+def wait_for(condition, seconds: float = 10.0, what: str = "condition"):
+    """Poll until true; the deadline is generous, the usual wait is milliseconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} not within {seconds} s"
+        time.sleep(0.02)
+
+
+def gauge(server, name: str) -> float:
+    """One gauge's value from /metrics."""
+    with urllib.request.urlopen(server.url + "/metrics", timeout=10) as reply:
+        for line in reply.read().decode().splitlines():
+            if line.startswith((name + " ", name + "{")):
+                return float(line.rsplit(" ", 1)[1])
+    raise AssertionError(f"no metric {name}")
+
+
+def is_healthy(server) -> None:
+    """It answers a picture question, and nothing is left running."""
+    model = server.client().models.list().data[0].id
+    reply = server.client().chat.completions.create(
+        model=model, messages=ask("What is in the picture?", "picture1.png"), temperature=0
+    )
+    truth = json.loads((PICTURES / "examples.json").read_text(encoding="utf-8"))[0]["truth"]
+    assert reply.choices[0].message.content == truth
+    wait_for(lambda: gauge(server, "vllm:num_requests_running") == 0, what="idle")
+
+
+def raw_chat(server, stream: bool) -> bytes:
+    """A long request as raw HTTP bytes."""
+    body = json.dumps(
+        {
+            "model": server.client().models.list().data[0].id,
+            "messages": ask("What is in the picture?", "picture1.png"),
+            "max_tokens": 1900,
+            "ignore_eos": True,
+            "stream": stream,
+        }
+    ).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: application/json\r\n"
+    return head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_killed_client_is_cancelled(server, stream):
+    """Its request stops within moments, and its row says cancelled."""
+    before = gauge(server, "vllm:generation_tokens_total")
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(raw_chat(server, stream))
+        wait_for(lambda: gauge(server, "vllm:generation_tokens_total") > before, what="the first token")
+    wait_for(lambda: gauge(server, "vllm:num_requests_running") == 0, seconds=5, what="cancellation")
+    assert gauge(server, "vllm:generation_tokens_total") - before < 1900
+    is_healthy(server)
+
+
+def test_sixteen_clients_killed_at_once(server):
+    """All of them are gone a moment later."""
+    clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(16)]
+    for client in clients:
+        client.sendall(raw_chat(server, True))
+    wait_for(lambda: gauge(server, "vllm:num_requests_running") > 0, what="a running request")
+    for client in clients:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset instead of a farewell
+        client.close()
+    wait_for(lambda: gauge(server, "vllm:num_requests_running") == 0, what="cancellation")
+    is_healthy(server)
+
+
+def test_client_that_leaves_in_the_middle_of_its_body(server):
+    """Half a request is no request."""
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(raw_chat(server, True)[:900])
+    is_healthy(server)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.02, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("name", ["picture2.jpg", "picture3.png"])
+def test_truncated_picture_is_a_400(server, name, kept):
+    """Cut anywhere: a clear client error."""
+    data = (PICTURES / name).read_bytes()
+    cut = data_url(data[: int(len(data) * kept)])
+    parts = [{"type": "image_url", "image_url": {"url": cut}}, {"type": "text", "text": "What is this?"}]
+    with pytest.raises(openai.BadRequestError) as caught:
+        server.client().chat.completions.create(
+            model=server.client().models.list().data[0].id, messages=[{"role": "user", "content": parts}]
+        )
+    assert caught.value.code == "invalid_image"
+    is_healthy(server)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'{"model": "llava", "messages": [{"role": "user", "content": "\xff\xfe"}]}',
+        b"[" * 100_000,
+        b'{"temperature": NaN}',
+        b'{"a": 1e400}',
+        b'\xef\xbb\xbf{"model": 1}',
+        b'{"model": "llava"} {"model": "llava"}',
+    ],
+    ids=["empty", "open", "null", "array", "not UTF-8", "deep", "NaN", "1e400", "BOM", "two"],
+)
+def test_garbage_json_is_a_400(server, body):
+    """The error is OpenAI's shape, and echoes nothing."""
+    call = urllib.request.Request(server.url + "/v1/chat/completions", data=body, method="POST")
+    call.add_header("Content-Type", "application/json")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(call, timeout=10)
+    assert caught.value.code == 400
+    assert set(json.loads(caught.value.read())["error"]) == {"message", "type", "param", "code"}
+    is_healthy(server)
+
+
+def test_full_disk_under_the_log(start):
+    """No file can grow past 96 KiB: requests go on, and the loss is counted."""
+    server = start(file_bytes_max=96 * 1024)
+    client = server.client()
+    model = client.models.list().data[0].id
+    for _ in range(400):
+        client.chat.completions.create(model=model, messages=ask("Hello"), max_tokens=1)
+    wait_for(lambda: gauge(server, "heteroserve_log_rows_dropped_total") > 0, what="a dropped row")
+    is_healthy(server)
+    assert server.stop() == 0
+
+
+def test_kill_9_keeps_the_rows_written_before(start):
+    """The log opens again and holds the finished requests."""
+    server = start()
+    client = server.client()
+    model = client.models.list().data[0].id
+    client.chat.completions.create(model=model, messages=ask("Hello"), max_tokens=1)
+
+    def rows() -> int:
+        with sqlite3.connect(f"file:{server.log_path}?mode=ro", uri=True) as log:
+            return log.execute("select count(*) from requests where status = 200").fetchone()[0]
+
+    wait_for(lambda: rows() == 1, what="the row")
+    server.stop(signal.SIGKILL)
+    assert rows() == 1
+    again = start()
+    again.client().chat.completions.create(model=model, messages=ask("Hello"), max_tokens=1)
+    wait_for(lambda: rows() == 2, what="the second row")
+    shown = subprocess.run([BINARY, "logs", "--log-path", server.log_path, "--json"], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert len([json.loads(line) for line in shown.stdout.splitlines()]) == 2
+    assert "Hello" not in shown.stdout
+
+
+def test_failed_request_has_a_row_too(start):
+    """With its status and error code."""
+    server = start()
+    with pytest.raises(openai.NotFoundError):
+        server.client().chat.completions.create(model="nonsense", messages=ask("Hello"))
+    assert server.stop() == 0
+    with sqlite3.connect(server.log_path) as log:
+        assert log.execute("select status, error_code from requests").fetchall() == [(404, "model_not_found")]
+
+
+def test_drain_finishes_what_runs(start):
+    """SIGTERM: the running answer completes, new requests are refused, the exit code is 0."""
+    server = start("--shutdown-timeout", "60")
+    client = server.client()
+    model = client.models.list().data[0].id
+    stream = client.chat.completions.create(
+        model=model, messages=ask("Hello"), max_tokens=600, stream=True, extra_body={"ignore_eos": True}
+    )
+    next(iter(stream))
+    server.process.send_signal(signal.SIGTERM)
+    chunks = list(stream)
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert server.process.wait(30) == 0
+
+
+def test_second_signal_ends_at_once(start):
+    """Without waiting for the running answer."""
+    server = start("--shutdown-timeout", "600")
+    client = server.client()
+    model = client.models.list().data[0].id
+    stop = threading.Event()
+
+    def read() -> None:
+        try:
+            for _ in client.chat.completions.create(
+                model=model, messages=ask("Hello"), max_tokens=1900, stream=True, extra_body={"ignore_eos": True}
+            ):
+                stop.set()
+        except openai.APIError:
+            pass
+        except Exception:  # the connection breaks in one of several ways
+            pass
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    assert stop.wait(20)
+    server.process.send_signal(signal.SIGTERM)
+    server.process.send_signal(signal.SIGTERM)
+    server.process.wait(10)
+    reader.join(10)
+    assert not reader.is_alive()
+
+
+def test_run_answers_once_without_a_server():
+    """`heteroserve run` prints the answer and nothing else on stdout."""
+    example = json.loads((PICTURES / "examples.json").read_text(encoding="utf-8"))[4]
+    done = subprocess.run(
+        [BINARY, "run", DEMO, "--image", PICTURES / example["images"][0], "What is in the picture?"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == example["truth"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (["serve", "no/such/folder"], 78, "no/such/folder"),
+        (["serve", str(DEMO), "--no-such-flag"], 2, "no-such-flag"),
+        (["serve", str(DEMO), "--port", "99999"], 78, "port"),
+        (["serve", str(DEMO), "--max-body-mib", "1", "--max-image-mib", "20"], 78, "body"),
+        (["frobnicate"], 2, "frobnicate"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_bad_start_is_one_clear_line(arguments, code, word):
+    """A documented exit code, and the thing at fault is named."""
+    done = subprocess.run([BINARY, *arguments], capture_output=True, text=True, timeout=30)
+    assert done.returncode == code, done.stderr
+    assert word in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 3
