@@ -34,7 +34,9 @@ struct ModelSpec {
   bool has_vision = false;
   int32_t n_position_axes = 1;   // 3 with M-RoPE
   KvLayout kv_layout;            // of one layer; block_size as given at load
-  size_t weight_bytes = 0;       // on the devices
+  size_t weight_bytes = 0;          // on the devices
+  size_t step_weight_bytes = 0;     // language weights a decode step reads: everything but the embedding table
+  size_t prefill_weight_bytes = 0;  // weights each prompt token is multiplied with: the layers, without the head
   // generation_config.json's sampling defaults; absent = OpenAI's
   std::optional<float> default_temperature;
   std::optional<float> default_top_p;
