@@ -88,9 +88,7 @@ def main() -> None:
         port, name = int(found.group(1)), options.model.name
         for clients in (1, 16):
             measure(port, name, options.picture, clients, 1, options.tokens)
-            report[f"clients_{clients}"] = measure(
-                port, name, options.picture, clients, options.rounds, options.tokens
-            )
+            report[f"clients_{clients}"] = measure(port, name, options.picture, clients, options.rounds, options.tokens)
         print(json.dumps(report))
     finally:
         server.terminate()
