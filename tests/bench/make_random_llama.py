@@ -2,8 +2,8 @@
 
     python3 tests/bench/make_random_llama.py OUT [--layers 30] [--dim 576] ...
 
-The default shape has 135 M parameters (30 layers, d 576, 9 query and 3 key/value heads, ff 1536, vocabulary 49152, tied,
-bfloat16). Speed does not depend on the values; they are small and finite, and the same for the same seed. The
+The default shape has 135 M parameters (30 layers, d 576, 9 query and 3 key/value heads, ff 1536, vocabulary 49152,
+tied, bfloat16). Speed does not depend on the values; they are small and finite, and the same for the same seed. The
 tokenizer is a byte-level BPE over lower-case letters, so that text costs about three letters a token.
 """
 

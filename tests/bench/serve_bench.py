@@ -2,8 +2,8 @@
 
     python3 tests/bench/serve_bench.py BINARY MODEL [--picture FILE] [--rounds 5]
 
-Starts the server, streams from raw sockets (so that the client costs little on the cores it shares with the server), and
-prints one line of JSON: medians over all requests, with the smallest and largest.
+Starts the server, streams from raw sockets (so that the client costs little on the cores it shares with the server),
+and prints one line of JSON: medians over all requests, with the smallest and largest.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 
@@ -50,13 +51,9 @@ def measure(port: int, model: str, picture: Path | None, clients: int, rounds: i
     firsts, rates, number = [], [], 0
     for _ in range(rounds):
         bodies = [body_of(model, picture, number := number + 1 + clients * 1000, tokens) for _ in range(clients)]
-        results: list[tuple[float, float, int]] = []
-        threads = [threading.Thread(target=lambda b=body: results.append(one_request(port, b))) for body in bodies]
         start = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(clients) as pool:
+            results = list(pool.map(lambda body: one_request(port, body), bodies))
         rates.append(clients * tokens / (time.perf_counter() - start))
         firsts += [first for first, _, _ in results]
     return {
