@@ -36,7 +36,8 @@ HS_INLINE F32 load(const float* p) {
   return v;
 }
 HS_INLINE void store(float* p, F32 v) { std::memcpy(p, &v, sizeof v); }
-HS_INLINE F32 splat(float x) { return F32{} + x; }
+// Minus zero, since x - 0 is x for every x and compiles to a broadcast alone; 0 + x would turn -0 into +0.
+HS_INLINE F32 splat(float x) { return x - F32{}; }
 
 // bfloat16 is the upper half of a float32.
 HS_INLINE F32 load_bf16(const uint16_t* p) {

@@ -1,0 +1,35 @@
+// The one list of what is compiled for several instruction sets: each public X_cpu() calls the
+// version of it that cpu_isa() says this machine runs. To add an op, include its header and add its
+// line to the list at the end.
+#include "kernels/isa.h"
+#include "kernels/team.h"
+
+#define HS_DECLARE_(level, op, Params)       \
+  namespace level {                          \
+  void op(const Params& params, Team& team); \
+  }
+
+// Declares the op's three versions and defines the public one. Levels above AVX-512 that have no
+// version of their own run the AVX-512 one.
+#define HS_DISPATCH(op, Params)                \
+  HS_DECLARE_(isa_baseline, op, Params)        \
+  HS_DECLARE_(isa_avx2, op, Params)            \
+  HS_DECLARE_(isa_avx512, op, Params)          \
+  void op(const Params& params, Team& team) {  \
+    switch (cpu_isa()) {                       \
+      case Isa::kBaseline:                     \
+        return isa_baseline::op(params, team); \
+      case Isa::kAvx2:                         \
+        return isa_avx2::op(params, team);     \
+      case Isa::kAvx512:                       \
+      case Isa::kAvx512Bf16:                   \
+      case Isa::kAmx:                          \
+        return isa_avx512::op(params, team);   \
+    }                                          \
+  }
+
+namespace hs {
+
+// One line an op: HS_DISPATCH(rms_norm_cpu, NormParams)
+
+}  // namespace hs
