@@ -121,6 +121,7 @@ struct LoadOptions {
   int32_t block_size = 16;
   int32_t max_step_tokens = 512;   // sizes the work area of the language model
   int32_t max_encode_images = 4;   // pictures in one encode() call
+  int32_t max_model_len = 0;       // positions to prepare for; 0 = all that the model has
   Device* vision_device = nullptr;    // must outlive the model
   Device* language_device = nullptr;  // may be the same device
 };

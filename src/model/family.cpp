@@ -1,0 +1,75 @@
+#include "model/family.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "model/json_fields.h"
+
+namespace hs {
+
+namespace {
+
+// generation_config.json decides; an older checkpoint names its end token in config.json.
+std::vector<int32_t> find_eos_ids(const FamilyInput& input, const GenerationConfig& generation,
+                                  std::optional<Error>& error) {
+  if (!generation.eos_ids.empty()) return generation.eos_ids;
+  FieldReader top("config.json", input.config, error);
+  FieldReader text = top.child("text_config");
+  FieldReader& source = text.has("eos_token_id") ? text : top;
+  return source.integers("eos_token_id", 0, INT32_MAX);
+}
+
+std::string folder_name(const std::filesystem::path& path) {
+  std::error_code code;
+  const auto real = std::filesystem::canonical(path, code);
+  return (code ? path : real).filename().string();
+}
+
+}  // namespace
+
+Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text, const Tokenizer& tokenizer,
+                            const Checkpoint& checkpoint) {
+  const LoadOptions& options = input.options;
+  if (options.max_model_len > text.max_positions) {
+    return fail(ErrorKind::kInvalidArgument,
+                fmt::format("max-model-len is {}, but the model has {} positions (max_position_embeddings in "
+                            "config.json)",
+                            options.max_model_len, text.max_positions));
+  }
+  auto generation = read_generation_config(options.path);
+  if (!generation) return std::unexpected(std::move(generation.error()));
+  std::optional<Error> error;
+  ModelSpec spec;
+  spec.eos_ids = find_eos_ids(input, *generation, error);
+  if (error) return std::unexpected(std::move(*error));
+  spec.name = folder_name(options.path);
+  spec.revision = checkpoint.revision(input.config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  spec.max_model_len = options.max_model_len > 0 ? options.max_model_len : text.max_positions;
+  spec.vocab_size = std::min(tokenizer.size(), text.vocab_rows);
+  spec.dim = text.dim;
+  spec.n_layers = text.n_layers;
+  spec.kv_layout = {options.dtype, options.block_size, text.n_kv_heads, text.d_head};
+  spec.default_temperature = generation->temperature;
+  spec.default_top_p = generation->top_p;
+  spec.default_top_k = generation->top_k;
+  return spec;
+}
+
+std::string_view strip_language_prefixes(std::string_view stored) {
+  for (bool stripped = true; stripped;) {
+    stripped = false;
+    for (const std::string_view prefix : {"model.", "language_model."}) {
+      if (stored.starts_with(prefix)) {
+        stored.remove_prefix(prefix.size());
+        stripped = true;
+      }
+    }
+  }
+  return stored;
+}
+
+}  // namespace hs

@@ -1,0 +1,222 @@
+#include "model/llama.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace hs {
+
+namespace {
+
+constexpr int64_t kLogitRows = 64;  // rows whose logits are in memory at one time
+
+}  // namespace
+
+LlamaOptions llama_options(const LoadOptions& options, const ModelSpec& spec) {
+  return {.kv_dtype = spec.kv_layout.dtype,
+          .block_size = spec.kv_layout.block_size,
+          .max_step_tokens = options.max_step_tokens,
+          .max_model_len = spec.max_model_len,
+          .sampled_vocab = spec.vocab_size};
+}
+
+Llama::Llama(Device& device, const LlamaConfig& config, const LlamaOptions& options)
+    : device_(&device), config_(config), options_(options) {
+  layout_ = {options.kv_dtype, options.block_size, config.n_kv_heads, config.d_head};
+}
+
+Result<std::unique_ptr<Llama>> Llama::load(WeightLoader& weights, Device& device, const LlamaConfig& config,
+                                           const LlamaOptions& options) {
+  std::unique_ptr<Llama> model(new Llama(device, config, options));
+  model->load_weights(weights);
+  if (auto status = weights.status(); !status) return std::unexpected(std::move(status.error()));
+  if (auto status = model->allocate(); !status) return std::unexpected(std::move(status.error()));
+  return model;
+}
+
+void Llama::load_weights(WeightLoader& weights) {
+  const int64_t dim = config_.dim;
+  const int64_t q_dim = int64_t{config_.n_heads} * config_.d_head;
+  const int64_t kv_dim = int64_t{config_.n_kv_heads} * config_.d_head;
+  if (weights.has(fmt::format("layers.{}.input_layernorm.weight", config_.n_layers))) {
+    weights.fail_with({ErrorKind::kDataLoss,
+                       fmt::format("config.json: num_hidden_layers is {}, but the weights have more layers",
+                                   config_.n_layers),
+                       "", ""});
+  }
+  embed_tokens_ = weights.table("embed_tokens.weight", config_.vocab_rows, dim);
+  for (int32_t i = 0; i < config_.n_layers; ++i) {
+    const std::string name = fmt::format("layers.{}", i);
+    Layer layer;
+    layer.attention_norm = weights.vector(name + ".input_layernorm.weight", dim);
+    layer.qkv = weights.linear({{name + ".self_attn.q_proj", q_dim},
+                                {name + ".self_attn.k_proj", kv_dim},
+                                {name + ".self_attn.v_proj", kv_dim}},
+                               dim, config_.attention_bias);
+    layer.out = weights.linear({{name + ".self_attn.o_proj", dim}}, q_dim, config_.attention_bias);
+    layer.mlp_norm = weights.vector(name + ".post_attention_layernorm.weight", dim);
+    layer.gate_up = weights.linear({{name + ".mlp.gate_proj", config_.ff_dim}, {name + ".mlp.up_proj", config_.ff_dim}},
+                                   dim, config_.mlp_bias);
+    layer.down = weights.linear({{name + ".mlp.down_proj", dim}}, config_.ff_dim, config_.mlp_bias);
+    layers_.push_back(std::move(layer));
+    if (!weights.status()) return;
+  }
+  norm_ = weights.vector("norm.weight", dim);
+  // A checkpoint may leave the output matrix out only when it says that the embedding matrix serves as one.
+  const bool tied = config_.tie_word_embeddings && !weights.has("lm_head.weight");
+  lm_head_ = weights.matrix(tied ? "embed_tokens.weight" : "lm_head.weight", {config_.vocab_rows, dim});
+
+  const auto frequencies =
+      rope_frequencies(config_.rope, config_.d_head, config_.max_positions, options_.max_model_len);
+  const auto table = rope_table(config_.rope, frequencies, options_.max_model_len);
+  rope_ = weights.upload(std::as_bytes(std::span(table)));
+  rope_table_.cos = rope_.as<const float>();
+  rope_table_.sin = rope_table_.cos + table.size() / 2;
+  rope_table_.n_positions = options_.max_model_len;
+}
+
+Status Llama::allocate() {
+  const int64_t n = options_.max_step_tokens;
+  const int64_t q_dim = int64_t{config_.n_heads} * config_.d_head;
+  const int64_t wide = std::max({config_.qkv_dim(), config_.ff_dim, config_.dim});
+  const int64_t gate_up = std::max<int64_t>(int64_t{2} * config_.ff_dim, q_dim);
+  const auto take = [&](Scratch& scratch, int64_t elements, DType dtype) -> Status {
+    auto made = Scratch::allocate(*device_, elements, dtype);
+    if (!made) return std::unexpected(std::move(made.error()));
+    scratch = std::move(*made);
+    return {};
+  };
+  const DType dtype = device_->activation_dtype();
+  const std::pair<Scratch*, int64_t> areas[] = {
+      {&hidden_, n * config_.dim}, {&normed_, n * config_.dim}, {&attended_, n * q_dim},
+      {&wide_, n * wide},          {&gate_up_, n * gate_up},
+  };
+  for (const auto& [scratch, elements] : areas) {
+    if (auto status = take(*scratch, elements, dtype); !status) return status;
+  }
+  if (auto status = take(logits_, std::min(kLogitRows, n) * config_.vocab_rows, DType::kF32); !status) {
+    return status;
+  }
+  // One block more than the longest sequence needs, for callers that round up.
+  const int32_t max_blocks = (options_.max_model_len + options_.block_size - 1) / options_.block_size + 1;
+  auto inputs = StepInputs::allocate(*device_, 1, options_.max_step_tokens, max_blocks);
+  if (!inputs) return std::unexpected(std::move(inputs.error()));
+  inputs_ = std::move(*inputs);
+  return {};
+}
+
+Status Llama::step(const LanguageStep& step, void* kv, int64_t n_blocks, std::span<SampledToken> out) {
+  HS_CHECK_EQ(out.size(), step.sample_rows.size());
+  HS_CHECK_EQ(step.sampling.size(), step.sample_rows.size());
+  const Matrix hidden = forward(step, kv, n_blocks);
+  for (int64_t first = 0; first < hidden.rows; first += kLogitRows) {
+    const int64_t n = std::min(kLogitRows, hidden.rows - first);
+    const auto at = static_cast<size_t>(first);
+    const auto count = static_cast<size_t>(n);
+    device_->ops().sample(output(hidden.row_range(first, n)), options_.sampled_vocab,
+                          std::span(step.sampling).subspan(at, count), out.subspan(at, count));
+  }
+  return device_->sync();
+}
+
+Status Llama::logits(const LanguageStep& step, void* kv, int64_t n_blocks, std::vector<float>& logits) {
+  const Matrix hidden = forward(step, kv, n_blocks);
+  const auto vocab = static_cast<size_t>(config_.vocab_rows);
+  logits.resize(static_cast<size_t>(hidden.rows) * vocab);
+  for (int64_t first = 0; first < hidden.rows; first += kLogitRows) {
+    const int64_t n = std::min(kLogitRows, hidden.rows - first);
+    device_->download(output(hidden.row_range(first, n)).data, logits.data() + static_cast<size_t>(first) * vocab,
+                      static_cast<size_t>(n) * vocab * sizeof(float));
+  }
+  return device_->sync();
+}
+
+Matrix Llama::forward(const LanguageStep& step, void* kv, int64_t n_blocks) {
+  HS_CHECK_GT(step.token_ids.size(), size_t{0});
+  inputs_.upload(*device_, step);
+  Matrix hidden = embed(step);
+  const size_t layer_bytes = static_cast<size_t>(n_blocks) * layout_.block_bytes();
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    void* layer_kv = static_cast<std::byte*>(kv) + i * layer_bytes;
+    append_kv(layers_[i], hidden, layer_kv);
+    const bool last = i + 1 == layers_.size();
+    if (last && step.sample_rows.empty()) break;  // this step only fills the cache
+    Matrix attended = attention(hidden, layer_kv);
+    if (last) {  // from here on nobody reads the other rows
+      const auto n_samples = static_cast<int64_t>(step.sample_rows.size());
+      hidden = keep_sample_rows(hidden, n_samples, wide_);
+      attended = keep_sample_rows(attended, n_samples, gate_up_);
+    }
+    finish_layer(layers_[i], hidden, attended);
+  }
+  return hidden.row_range(0, static_cast<int64_t>(step.sample_rows.size()));
+}
+
+// Token embeddings; image embeddings take the places of image placeholders.
+Matrix Llama::embed(const LanguageStep& step) {
+  const Matrix hidden = hidden_.view(static_cast<int64_t>(step.token_ids.size()), config_.dim);
+  device_->ops().embed(embed_tokens_, inputs_.token_ids(), hidden);
+  for (const auto& image : step.image_rows) {
+    HS_CHECK_LE(image.first_row + image.n_rows, hidden.rows);
+    const Matrix rows{const_cast<void*>(image.rows), hidden.dtype, image.n_rows, config_.dim, config_.dim};
+    device_->ops().copy(rows, hidden.row_range(image.first_row, image.n_rows));
+  }
+  return hidden;
+}
+
+// q, k, v = RMSNorm(x) W^T, rotated; k and v go to the cache, q stays in `wide_`.
+void Llama::append_kv(const Layer& layer, Matrix hidden, void* kv) {
+  Ops& ops = device_->ops();
+  const Matrix normed = normed_.view(hidden.rows, config_.dim);
+  const Matrix qkv = wide_.view(hidden.rows, config_.qkv_dim());
+  ops.rms_norm(hidden, layer.attention_norm, config_.norm_eps, normed);
+  ops.linear(normed, layer.qkv.weight.packed, layer.qkv.bias, qkv);
+  ops.rope_append(qkv, rope_table_, inputs_.batch(), kv, layout_);
+}
+
+// softmax(q k^T / sqrt(d)) v over each sequence's cache
+Matrix Llama::attention(Matrix hidden, const void* kv) {
+  const int64_t q_dim = int64_t{config_.n_heads} * config_.d_head;
+  const Matrix q = wide_.view(hidden.rows, config_.qkv_dim()).col_range(0, q_dim);
+  const Matrix attended = attended_.view(hidden.rows, q_dim);
+  const float scale = 1.0F / std::sqrt(static_cast<float>(config_.d_head));
+  device_->ops().paged_attention(q, kv, layout_, inputs_.batch(), scale, attended);
+  return attended;
+}
+
+// x += attended W_o^T; x += down(silu(gate(RMSNorm(x))) * up(RMSNorm(x)))
+void Llama::finish_layer(const Layer& layer, Matrix hidden, Matrix attended) {
+  Ops& ops = device_->ops();
+  const Matrix normed = normed_.view(hidden.rows, config_.dim);
+  const Matrix gate_up = gate_up_.view(hidden.rows, int64_t{2} * config_.ff_dim);
+  const Matrix inner = wide_.view(hidden.rows, config_.ff_dim);
+  ops.linear(attended, layer.out.weight.packed, layer.out.bias, hidden, Epilogue::kNone, /*accumulate=*/true);
+  ops.rms_norm(hidden, layer.mlp_norm, config_.norm_eps, normed);
+  ops.linear(normed, layer.gate_up.weight.packed, layer.gate_up.bias, gate_up);
+  ops.silu_mul(gate_up, inner);
+  ops.linear(inner, layer.down.weight.packed, layer.down.bias, hidden, Epilogue::kNone, /*accumulate=*/true);
+}
+
+// logits = RMSNorm(x) W_head^T, (rows, vocab_rows) float32. REQUIRES: at most kLogitRows rows.
+Matrix Llama::output(Matrix hidden) {
+  const Matrix normed = normed_.view(hidden.rows, config_.dim);
+  const Matrix logits = logits_.view(hidden.rows, config_.vocab_rows);
+  device_->ops().rms_norm(hidden, norm_, config_.norm_eps, normed);
+  device_->ops().linear(normed, lm_head_.packed, {}, logits);
+  return logits;
+}
+
+// Moves the step's sample rows to the front of a matrix and returns that front.
+Matrix Llama::keep_sample_rows(Matrix rows, int64_t n_samples, Scratch& scratch) {
+  const Matrix kept = scratch.view(n_samples, rows.cols);
+  const Matrix front = rows.row_range(0, n_samples);
+  device_->ops().gather_rows(rows, inputs_.sample_rows(), kept);
+  device_->ops().copy(kept, front);
+  return front;
+}
+
+}  // namespace hs

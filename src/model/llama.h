@@ -1,0 +1,81 @@
+// The Llama language model (Touvron et al., 2023): RMSNorm, rotary positions, grouped-query attention over a paged
+// KV cache, SwiGLU. Runs steps of packed sequences; see LanguageStep.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+#include "model/device_memory.h"
+#include "model/llama_config.h"
+#include "model/model.h"
+#include "model/step_inputs.h"
+#include "model/weights.h"
+
+namespace hs {
+
+struct LlamaOptions {
+  DType kv_dtype = DType::kBF16;
+  int32_t block_size = 16;
+  int32_t max_step_tokens = 512;
+  int32_t max_model_len = 0;     // positions of the rotary table
+  int32_t sampled_vocab = 0;     // ids below this may be sampled
+};
+
+LlamaOptions llama_options(const LoadOptions& options, const ModelSpec& spec);
+
+class Llama final : public LanguageModel {
+ public:
+  // Weight names: embed_tokens, layers.N..., norm, lm_head. Errors: what the weights lack.
+  static Result<std::unique_ptr<Llama>> load(WeightLoader& weights, Device& device, const LlamaConfig& config,
+                                             const LlamaOptions& options);
+
+  Status step(const LanguageStep& step, void* kv, int64_t n_blocks, std::span<SampledToken> out) override;
+  Status logits(const LanguageStep& step, void* kv, int64_t n_blocks, std::vector<float>& logits) override;
+  const KvLayout& kv_layout() const { return layout_; }
+
+ private:
+  struct Layer {
+    OwnedVector attention_norm;
+    LinearWeights qkv;
+    LinearWeights out;
+    OwnedVector mlp_norm;
+    LinearWeights gate_up;
+    LinearWeights down;
+  };
+
+  Llama(Device& device, const LlamaConfig& config, const LlamaOptions& options);
+  void load_weights(WeightLoader& weights);
+  Status allocate();
+  // Hidden states of the sample rows after the last layer, (n_samples, dim).
+  Matrix forward(const LanguageStep& step, void* kv, int64_t n_blocks);
+  Matrix embed(const LanguageStep& step);
+  void append_kv(const Layer& layer, Matrix hidden, void* kv);
+  Matrix attention(Matrix hidden, const void* kv);
+  void finish_layer(const Layer& layer, Matrix hidden, Matrix attended);
+  Matrix output(Matrix hidden);
+  Matrix keep_sample_rows(Matrix rows, int64_t n_samples, Scratch& scratch);
+
+  Device* device_;
+  LlamaConfig config_;
+  LlamaOptions options_;
+  KvLayout layout_;
+
+  OwnedTable embed_tokens_;
+  std::vector<Layer> layers_;
+  OwnedVector norm_;
+  OwnedWeight lm_head_;
+  Buffer rope_;  // cos and sin tables
+  RopeTable rope_table_;
+
+  StepInputs inputs_;
+  Scratch hidden_;   // (max_step_tokens, dim)
+  Scratch normed_;   // (max_step_tokens, dim)
+  Scratch attended_;  // (max_step_tokens, n_heads * d_head)
+  Scratch wide_;     // (max_step_tokens, qkv or ff_dim)
+  Scratch gate_up_;  // (max_step_tokens, 2 * ff_dim)
+  Scratch logits_;   // (kLogitRows, vocab_rows)
+};
+
+}  // namespace hs
