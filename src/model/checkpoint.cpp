@@ -68,9 +68,10 @@ Status Checkpoint::add_file(const std::filesystem::path& path, const NameMap& ca
     const auto [it, added] = entries_.emplace(canonical(tensor.name), entry);
     if (!added) {
       const auto& first = it->second;
-      return fail(ErrorKind::kDataLoss,
-                  fmt::format("{}: tensor {} is the same weight as {} in {}", path.filename().string(),
-                              tensor.name, first.tensor->name, first.file->path().filename().string()));
+      return fail(
+          ErrorKind::kDataLoss,
+          fmt::format("{}: tensor {} is the same weight as {} in {}", path.filename().string(),
+                      tensor.name, first.tensor->name, first.file->path().filename().string()));
     }
   }
   return {};
@@ -101,16 +102,19 @@ Status Checkpoint::add_shards(const std::filesystem::path& index, const NameMap&
     const auto path = dir_ / file_name;
     std::error_code code;
     if (!std::filesystem::exists(path, code)) {
-      return fail(ErrorKind::kDataLoss, fmt::format("{}, listed in {}, is not there", file_name, kIndexFile));
+      return fail(ErrorKind::kDataLoss,
+                  fmt::format("{}, listed in {}, is not there", file_name, kIndexFile));
     }
     if (auto added = add_file(path, canonical); !added) return added;
     std::set<std::string_view> stored;
     for (const auto& tensor : files_.back()->tensors()) stored.insert(tensor.name);
-    const auto absent = std::find_if(names.begin(), names.end(),
-                                     [&](const std::string& name) { return !stored.contains(name); });
+    const auto absent = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+      return !stored.contains(name);
+    });
     if (absent != names.end()) {
-      return fail(ErrorKind::kDataLoss, fmt::format("{}: tensor {}, listed in {}, is not in the file",
-                                                    file_name, *absent, kIndexFile));
+      return fail(ErrorKind::kDataLoss,
+                  fmt::format("{}: tensor {}, listed in {}, is not in the file", file_name, *absent,
+                              kIndexFile));
     }
   }
   return {};

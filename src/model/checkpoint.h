@@ -1,6 +1,6 @@
 // The weights of a checkpoint directory: one model.safetensors, or the shards that
-// model.safetensors.index.json lists. Names are looked up in canonical form, so that a family's code knows one
-// spelling whatever generation of files it is given.
+// model.safetensors.index.json lists. Names are looked up in canonical form, so that a family's
+// code knows one spelling whatever generation of files it is given.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +26,8 @@ class Checkpoint {
     const TensorInfo* tensor = nullptr;
   };
 
-  // Maps every file and checks every header. Errors name the file; kNotFound when there are no weights at all.
+  // Maps every file and checks every header. Errors name the file; kNotFound when there are no
+  // weights at all.
   static Result<Checkpoint> open(const std::filesystem::path& dir, const NameMap& canonical);
 
   // Null when the checkpoint has no such tensor.
@@ -34,8 +35,8 @@ class Checkpoint {
   size_t num_tensors() const { return entries_.size(); }
   const std::filesystem::path& dir() const { return dir_; }
 
-  // Hash of headers, file sizes and some pages of data, with `config_text`: equal for equal checkpoints.
-  // 16 hexadecimal digits.
+  // Hash of headers, file sizes and some pages of data, with `config_text`: equal for equal
+  // checkpoints. 16 hexadecimal digits.
   std::string revision(std::string_view config_text) const;
 
  private:

@@ -32,7 +32,8 @@ void ClipTower::load_weights(WeightLoader& weights, const std::string& prefix) {
   const std::string embeddings = prefix + ".embeddings";
   patch_embedding_ = weights.matrix(embeddings + ".patch_embedding.weight",
                                     {dim, 3, config_.patch_size, config_.patch_size});
-  auto positions = weights.host_values(embeddings + ".position_embedding.weight", {config_.n_positions(), dim});
+  auto positions =
+      weights.host_values(embeddings + ".position_embedding.weight", {config_.n_positions(), dim});
   const auto class_embedding = weights.host_values(embeddings + ".class_embedding", {dim});
   if (!weights.status()) return;
   for (size_t i = 0; i < class_embedding.size(); ++i) positions[i] += class_embedding[i];
@@ -93,8 +94,9 @@ void ClipTower::run(std::span<const ImagePatches* const> images, Scratch& wide, 
   }
 }
 
-// x = LN([class; patches W^T] + positions). The class row of `patches` is zero, so the product leaves zero there and
-// the first row of the position table, which holds class + position, makes it right.
+// x = LN([class; patches W^T] + positions). The class row of `patches` is zero, so the product
+// leaves zero there and the first row of the position table, which holds class + position, makes it
+// right.
 Matrix ClipTower::embed(std::span<const ImagePatches* const> images) {
   const int64_t n_positions = config_.n_positions();
   const int64_t rows = std::ssize(images) * n_positions;
@@ -108,8 +110,8 @@ Matrix ClipTower::embed(std::span<const ImagePatches* const> images) {
   }
   Ops& ops = device_->ops();
   const Matrix hidden = hidden_.view(rows, config_.dim);
-  const Matrix positions{position_table_.data(), device_->activation_dtype(), n_positions, config_.dim,
-                         config_.dim};
+  const Matrix positions{position_table_.data(), device_->activation_dtype(), n_positions,
+                         config_.dim, config_.dim};
   ops.linear(patches, patch_embedding_.packed, {}, hidden);
   ops.add_rows(hidden, positions);
   ops.layer_norm(hidden, pre_norm_.weight, pre_norm_.bias, config_.norm_eps, hidden);
@@ -124,8 +126,10 @@ void ClipTower::attention(const Layer& layer, Matrix hidden, int64_t n_images, S
   const float scale = 1.0F / std::sqrt(static_cast<float>(config_.dim / config_.n_heads));
   ops.layer_norm(hidden, layer.norm1.weight, layer.norm1.bias, config_.norm_eps, normed);
   ops.linear(normed, layer.qkv.weight.packed, layer.qkv.bias, qkv);
-  ops.packed_attention(qkv, cu_seqlens_.as<const int32_t>(), n_images, config_.n_heads, scale, normed);
-  ops.linear(normed, layer.out.weight.packed, layer.out.bias, hidden, Epilogue::kNone, /*accumulate=*/true);
+  ops.packed_attention(qkv, cu_seqlens_.as<const int32_t>(), n_images, config_.n_heads, scale,
+                       normed);
+  ops.linear(normed, layer.out.weight.packed, layer.out.bias, hidden, Epilogue::kNone,
+             /*accumulate=*/true);
 }
 
 // x += fc2(act(fc1(LN(x))))
@@ -135,10 +139,12 @@ void ClipTower::mlp(const Layer& layer, Matrix hidden, Scratch& wide) {
   const Matrix inner = wide.view(hidden.rows, config_.ff_dim);
   ops.layer_norm(hidden, layer.norm2.weight, layer.norm2.bias, config_.norm_eps, normed);
   ops.linear(normed, layer.fc1.weight.packed, layer.fc1.bias, inner, config_.activation);
-  ops.linear(inner, layer.fc2.weight.packed, layer.fc2.bias, hidden, Epilogue::kNone, /*accumulate=*/true);
+  ops.linear(inner, layer.fc2.weight.packed, layer.fc2.bias, hidden, Epilogue::kNone,
+             /*accumulate=*/true);
 }
 
-// Copies the hidden states to every column block whose depth this is, without class rows where they are dropped.
+// Copies the hidden states to every column block whose depth this is, without class rows where they
+// are dropped.
 void ClipTower::take_features(Matrix hidden, int64_t n_images, int32_t depth, Matrix features) {
   const int64_t rows = rows_per_image();
   const int64_t skip = config_.n_positions() - rows;

@@ -1,5 +1,6 @@
-// The CLIP vision tower (Radford et al., 2021; ViT, Dosovitskiy et al., 2020), as LLaVA uses it: patches in, hidden
-// states of chosen layers out. Pictures are packed: (n_images * n_positions, dim), the class position first in each.
+// The CLIP vision tower (Radford et al., 2021; ViT, Dosovitskiy et al., 2020), as LLaVA uses it:
+// patches in, hidden states of chosen layers out. Pictures are packed: (n_images * n_positions,
+// dim), the class position first in each.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ namespace hs {
 
 class ClipTower {
  public:
-  // `feature_depths`: after how many layers to take the hidden states, one or more, each 0 .. n_layers. Only the
-  // layers that these need are loaded. Weight names: PREFIX.embeddings..., PREFIX.encoder.layers.N...
+  // `feature_depths`: after how many layers to take the hidden states, one or more, each 0 ..
+  // n_layers. Only the layers that these need are loaded. Weight names: PREFIX.embeddings...,
+  // PREFIX.encoder.layers.N...
   static Result<ClipTower> load(WeightLoader& weights, const std::string& prefix, Device& device,
                                 const ClipConfig& config, std::vector<int32_t> feature_depths,
                                 bool drop_class, int32_t max_images);
@@ -28,8 +30,8 @@ class ClipTower {
   // The most elements `wide` is used for.
   int64_t wide_elements() const;
 
-  // Fills features (n_images * rows_per_image, feature_dim). `wide` is a work area. REQUIRES: at most max_images
-  // pictures, each of the tower's grid.
+  // Fills features (n_images * rows_per_image, feature_dim). `wide` is a work area. REQUIRES: at
+  // most max_images pictures, each of the tower's grid.
   void run(std::span<const ImagePatches* const> images, Scratch& wide, Matrix features);
 
  private:
@@ -57,7 +59,7 @@ class ClipTower {
   Device* device_ = nullptr;
 
   OwnedWeight patch_embedding_;  // (dim, patch_dim)
-  Buffer position_table_;        // (n_positions, dim); the class embedding is added to its first row
+  Buffer position_table_;  // (n_positions, dim); the class embedding is added to its first row
   LayerNormWeights pre_norm_;
   std::vector<Layer> layers_;
 

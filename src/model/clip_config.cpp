@@ -27,7 +27,8 @@ Size read_size(FieldReader& reader, const std::string& key, int32_t fallback, bo
   }
   FieldReader size = reader.child(key);
   if (size.has("longest_edge") || size.has("max_height") || size.has("max_width")) {
-    size.complain("longest_edge", "and max_height, max_width are not supported", ErrorKind::kUnsupported);
+    size.complain("longest_edge", "and max_height, max_width are not supported",
+                  ErrorKind::kUnsupported);
   }
   if (size.has("shortest_edge")) {
     const int32_t edge = size.integer("shortest_edge", 1, kSideMax);
@@ -40,15 +41,18 @@ Size read_size(FieldReader& reader, const std::string& key, int32_t fallback, bo
 void check_result_size(FieldReader& reader, const ClipPreprocessing& result, bool resizes_exactly,
                        const ClipConfig& tower) {
   const auto wrong = [&](std::string_view key, int32_t width, int32_t height) {
-    reader.complain(key, fmt::format("makes pictures of {} x {}, but vision_config.image_size in config.json is {}",
-                                     width, height, tower.image_size));
+    reader.complain(
+        key,
+        fmt::format("makes pictures of {} x {}, but vision_config.image_size in config.json is {}",
+                    width, height, tower.image_size));
   };
   if (result.clip.do_center_crop) {
     if (result.clip.crop_width != tower.image_size || result.clip.crop_height != tower.image_size) {
       wrong("crop_size", result.clip.crop_width, result.clip.crop_height);
     }
   } else if (!resizes_exactly) {
-    reader.complain("do_center_crop", "is false and size does not give both sides, so pictures would differ in size",
+    reader.complain("do_center_crop",
+                    "is false and size does not give both sides, so pictures would differ in size",
                     ErrorKind::kUnsupported);
   } else if (result.exact_width != tower.image_size || result.exact_height != tower.image_size) {
     wrong("size", result.exact_width, result.exact_height);
@@ -64,15 +68,18 @@ Epilogue read_activation(FieldReader& reader, std::string_view key, std::string_
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Epilogue::kGeluTanh;
   if (name == "silu" || name == "swish") return Epilogue::kSilu;
   if (name == "relu") return Epilogue::kRelu;
-  reader.complain(key, fmt::format("\"{}\" is not supported (quick_gelu, gelu, gelu_new, silu, relu)", name),
-                  ErrorKind::kUnsupported);
+  reader.complain(
+      key, fmt::format("\"{}\" is not supported (quick_gelu, gelu, gelu_new, silu, relu)", name),
+      ErrorKind::kUnsupported);
   return Epilogue::kNone;
 }
 
 ClipConfig read_clip_config(FieldReader& vision, bool absent) {
   ClipConfig config;
-  if (const auto type = vision.text("model_type", "clip_vision_model"); type != "clip_vision_model") {
-    vision.complain("model_type", fmt::format("\"{}\" is not supported (clip_vision_model is)", type),
+  if (const auto type = vision.text("model_type", "clip_vision_model");
+      type != "clip_vision_model") {
+    vision.complain("model_type",
+                    fmt::format("\"{}\" is not supported (clip_vision_model is)", type),
                     ErrorKind::kUnsupported);
   }
   config.dim = vision.integer("hidden_size", 1, kDimMax, absent ? 1024 : 768);
@@ -86,13 +93,16 @@ ClipConfig read_clip_config(FieldReader& vision, bool absent) {
   if (vision.integer("num_channels", 1, 1024, 3) != 3) vision.complain("num_channels", "must be 3");
   if (vision.failed()) return config;
   if (config.dim % config.n_heads != 0) {
-    vision.complain("num_attention_heads",
-                    fmt::format("is {}, which does not divide hidden_size {}", config.n_heads, config.dim));
+    vision.complain(
+        "num_attention_heads",
+        fmt::format("is {}, which does not divide hidden_size {}", config.n_heads, config.dim));
   }
   if (config.patch_size > config.image_size) {
-    vision.complain("patch_size", fmt::format("is {}, more than image_size {}", config.patch_size, config.image_size));
+    vision.complain("patch_size", fmt::format("is {}, more than image_size {}", config.patch_size,
+                                              config.image_size));
   }
-  if (config.grid_side() > 1024) vision.complain("patch_size", "gives more than 1024 x 1024 patches");
+  if (config.grid_side() > 1024)
+    vision.complain("patch_size", "gives more than 1024 x 1024 patches");
   return config;
 }
 
@@ -118,8 +128,10 @@ ClipPreprocessing read_clip_preprocessing(FieldReader& processor, const ClipConf
     result.exact_height = size.height;
     clip.do_resize = false;
   }
-  if ((clip.do_resize || resizes_exactly) && processor.integer("resample", 0, 100, kBicubic) != kBicubic) {
-    processor.complain("resample", "other than 3 (bicubic) is not supported", ErrorKind::kUnsupported);
+  if ((clip.do_resize || resizes_exactly) &&
+      processor.integer("resample", 0, 100, kBicubic) != kBicubic) {
+    processor.complain("resample", "other than 3 (bicubic) is not supported",
+                       ErrorKind::kUnsupported);
   }
   if (clip.do_normalize && processor.has("image_mean")) {
     const auto mean = processor.numbers("image_mean", 3);

@@ -1,4 +1,5 @@
-// What config.json says about a CLIP vision tower, and what preprocessor_config.json says about its pictures.
+// What config.json says about a CLIP vision tower, and what preprocessor_config.json says about its
+// pictures.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +28,19 @@ struct ClipConfig {
   int32_t patch_dim() const { return 3 * patch_size * patch_size; }
 };
 
-// Fields that are left out have CLIPVisionConfig's defaults; when the whole config is `absent`, those of LLaVA-1.5's
-// tower (ViT-L/14 at 336 pixels).
+// Fields that are left out have CLIPVisionConfig's defaults; when the whole config is `absent`,
+// those of LLaVA-1.5's tower (ViT-L/14 at 336 pixels).
 ClipConfig read_clip_config(FieldReader& vision, bool absent);
 
-// The epilogue for an activation's name in Hugging Face configs; a complaint about `key` when there is none.
+// The epilogue for an activation's name in Hugging Face configs; a complaint about `key` when there
+// is none.
 Epilogue read_activation(FieldReader& reader, std::string_view key, std::string_view fallback);
 
 // How a picture becomes the tower's input.
 struct ClipPreprocessing {
   ClipProcessorConfig clip;
-  // Above zero: the picture is first resized to exactly this, whatever its aspect ratio ("size" gives both sides).
+  // Above zero: the picture is first resized to exactly this, whatever its aspect ratio ("size"
+  // gives both sides).
   int32_t exact_width = 0;
   int32_t exact_height = 0;
 };

@@ -1,4 +1,5 @@
-// Work areas of models on a device: allocated once at load, seen as matrices of whatever shape a step needs.
+// Work areas of models on a device: allocated once at load, seen as matrices of whatever shape a
+// step needs.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ class Scratch {
   int64_t elements_ = 0;
 };
 
-// Host numbers to activations. `staging` is host memory for rounding, empty where activations are float32.
+// Host numbers to activations. `staging` is host memory for rounding, empty where activations are
+// float32.
 void upload_activations(Device& device, std::span<const float> values, Matrix to,
                         std::vector<uint16_t>& staging);
 

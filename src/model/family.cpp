@@ -31,14 +31,16 @@ std::string folder_name(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text, const Tokenizer& tokenizer,
-                            const Checkpoint& checkpoint) {
+Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text,
+                            const Tokenizer& tokenizer, const Checkpoint& checkpoint) {
   const LoadOptions& options = input.options;
   if (options.max_model_len > text.max_positions) {
-    return fail(ErrorKind::kInvalidArgument,
-                fmt::format("max-model-len is {}, but the model has {} positions (max_position_embeddings in "
-                            "config.json)",
-                            options.max_model_len, text.max_positions));
+    return fail(
+        ErrorKind::kInvalidArgument,
+        fmt::format(
+            "max-model-len is {}, but the model has {} positions (max_position_embeddings in "
+            "config.json)",
+            options.max_model_len, text.max_positions));
   }
   auto generation = read_generation_config(options.path);
   if (!generation) return std::unexpected(std::move(generation.error()));
@@ -47,7 +49,8 @@ Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text, c
   spec.eos_ids = find_eos_ids(input, *generation, error);
   if (error) return std::unexpected(std::move(*error));
   spec.name = folder_name(options.path);
-  spec.revision = checkpoint.revision(input.config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  spec.revision = checkpoint.revision(
+      input.config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   spec.max_model_len = options.max_model_len > 0 ? options.max_model_len : text.max_positions;
   spec.vocab_size = std::min(tokenizer.size(), text.vocab_rows);
   spec.dim = text.dim;

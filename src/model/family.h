@@ -1,13 +1,12 @@
-// What every model family needs to load itself, and what the registry in load.cpp calls. A family is one file that
-// reads like its paper: config, weight names, prompts, forward pass.
+// What every model family needs to load itself, and what the registry in load.cpp calls. A family
+// is one file that reads like its paper: config, weight names, prompts, forward pass.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "model/checkpoint.h"
 #include "model/generation_config.h"
@@ -25,13 +24,14 @@ struct FamilyInput {
 Result<Model> load_llava_family(const FamilyInput& input);  // LlavaForConditionalGeneration
 Result<Model> load_llama_family(const FamilyInput& input);  // LlamaForCausalLM
 
-// The parts of a ModelSpec that all families with a Llama-like language model fill alike. `text_config` is searched
-// for end tokens after generation_config.json and before the top level of config.json. Errors: max_model_len beyond
-// the model, generation_config.json.
-Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text, const Tokenizer& tokenizer,
-                            const Checkpoint& checkpoint);
+// The parts of a ModelSpec that all families with a Llama-like language model fill alike.
+// `text_config` is searched for end tokens after generation_config.json and before the top level of
+// config.json. Errors: max_model_len beyond the model, generation_config.json.
+Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text,
+                            const Tokenizer& tokenizer, const Checkpoint& checkpoint);
 
-// Stored names of Llama weights without the prefixes of the several generations: "model.", "language_model.".
+// Stored names of Llama weights without the prefixes of the several generations: "model.",
+// "language_model.".
 std::string_view strip_language_prefixes(std::string_view stored);
 
 }  // namespace hs

@@ -17,8 +17,9 @@ struct GenerationConfig {
   std::optional<int32_t> top_k;
 };
 
-// Reads a checkpoint's generation_config.json; a missing file gives an empty config. Sampling values are left
-// out when the file says do_sample: false, since they are then not meant to be used.
+// Reads a checkpoint's generation_config.json; a missing file gives an empty config. Sampling
+// values are left out when the file says do_sample: false, since they are then not meant to be
+// used.
 Result<GenerationConfig> read_generation_config(const std::filesystem::path& dir);
 GenerationConfig parse_generation_config(FieldReader& reader);
 

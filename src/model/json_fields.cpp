@@ -26,7 +26,8 @@ std::optional<int32_t> whole(const nlohmann::json& value, int32_t min, int32_t m
 
 }  // namespace
 
-FieldReader::FieldReader(std::string file, const nlohmann::json& object, std::optional<Error>& error)
+FieldReader::FieldReader(std::string file, const nlohmann::json& object,
+                         std::optional<Error>& error)
     : FieldReader(std::move(file), "", object, error) {}
 
 FieldReader::FieldReader(std::string file, std::string path, const nlohmann::json& object,
@@ -38,7 +39,9 @@ const nlohmann::json* FieldReader::find(std::string_view key) const {
   return it == object_->end() || it->is_null() ? nullptr : &*it;
 }
 
-bool FieldReader::has(std::string_view key) const { return find(key) != nullptr; }
+bool FieldReader::has(std::string_view key) const {
+  return find(key) != nullptr;
+}
 
 bool FieldReader::is_object(std::string_view key) const {
   const auto* value = find(key);
@@ -128,7 +131,8 @@ std::vector<double> FieldReader::numbers(std::string_view key, size_t count) {
   const auto* value = find(key);
   if (value != nullptr && value->is_array() && value->size() == count) {
     for (const auto& item : *value) {
-      if (item.is_number() && std::isfinite(item.get<double>())) result.push_back(item.get<double>());
+      if (item.is_number() && std::isfinite(item.get<double>()))
+        result.push_back(item.get<double>());
     }
   }
   if (result.size() != count) complain(key, fmt::format("must be a list of {} numbers", count));
@@ -150,7 +154,8 @@ void FieldReader::complain(std::string_view key, std::string_view message, Error
 
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view name) {
   auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return fail(ErrorKind::kDataLoss, fmt::format("{} is not valid JSON", name));
+  if (json.is_discarded())
+    return fail(ErrorKind::kDataLoss, fmt::format("{} is not valid JSON", name));
   if (!json.is_object()) {
     return fail(ErrorKind::kDataLoss, fmt::format("{} does not hold a JSON object", name));
   }
@@ -167,10 +172,12 @@ Result<nlohmann::json> read_json_file(const std::filesystem::path& file) {
     return fail(ErrorKind::kIo, fmt::format("{} is not a regular file", file.string()));
   }
   const auto bytes = std::filesystem::file_size(file, code);
-  if (code) return fail(ErrorKind::kIo, fmt::format("cannot read {}: {}", file.string(), code.message()));
+  if (code)
+    return fail(ErrorKind::kIo, fmt::format("cannot read {}: {}", file.string(), code.message()));
   if (bytes > kConfigBytesMax) {
-    return fail(ErrorKind::kTooLarge, fmt::format("{} has {} bytes; a configuration file has at most {}",
-                                                  file.string(), bytes, kConfigBytesMax));
+    return fail(ErrorKind::kTooLarge,
+                fmt::format("{} has {} bytes; a configuration file has at most {}", file.string(),
+                            bytes, kConfigBytesMax));
   }
   std::string text(bytes, '\0');
   std::ifstream stream(file, std::ios::binary);

@@ -1,18 +1,17 @@
 // Reading typed fields of a checkpoint's JSON files, with errors that name file and field.
 //
-// A reader keeps the first complaint and goes on with defaults, so that a struct is filled line by line and the
-// caller asks once, at the end, whether all of it was right.
+// A reader keeps the first complaint and goes on with defaults, so that a struct is filled line by
+// line and the caller asks once, at the end, whether all of it was right.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "base/status.h"
 
@@ -23,8 +22,8 @@ constexpr size_t kConfigBytesMax = 16U << 20U;
 
 class FieldReader {
  public:
-  // Complaints of this reader and its children go to `error` when it is still empty. `object` and `error` must
-  // outlive the reader. `file` is the name used in messages.
+  // Complaints of this reader and its children go to `error` when it is still empty. `object` and
+  // `error` must outlive the reader. `file` is the name used in messages.
   FieldReader(std::string file, const nlohmann::json& object, std::optional<Error>& error);
 
   // Present and not null.
@@ -34,8 +33,10 @@ class FieldReader {
   bool is_array(std::string_view key) const;
   bool is_string(std::string_view key) const;
 
-  // Each gives the field, or the fallback when it is absent; without a fallback an absent field is a complaint.
-  int32_t integer(std::string_view key, int32_t min, int32_t max, std::optional<int32_t> fallback = {});
+  // Each gives the field, or the fallback when it is absent; without a fallback an absent field is
+  // a complaint.
+  int32_t integer(std::string_view key, int32_t min, int32_t max,
+                  std::optional<int32_t> fallback = {});
   double number(std::string_view key, double min, double max, std::optional<double> fallback = {});
   bool flag(std::string_view key, bool fallback);
   std::string text(std::string_view key, std::optional<std::string> fallback = {});
@@ -60,7 +61,8 @@ class FieldReader {
   std::optional<Error>* error_;
 };
 
-// Reads and parses FILE of a checkpoint; it must hold one JSON object. kNotFound when there is no such file.
+// Reads and parses FILE of a checkpoint; it must hold one JSON object. kNotFound when there is no
+// such file.
 Result<nlohmann::json> read_json_file(const std::filesystem::path& file);
 // The same for text that is already in memory; `name` is used in messages.
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view name);

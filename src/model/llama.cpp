@@ -29,8 +29,8 @@ Llama::Llama(Device& device, const LlamaConfig& config, const LlamaOptions& opti
   layout_ = {options.kv_dtype, options.block_size, config.n_kv_heads, config.d_head};
 }
 
-Result<std::unique_ptr<Llama>> Llama::load(WeightLoader& weights, Device& device, const LlamaConfig& config,
-                                           const LlamaOptions& options) {
+Result<std::unique_ptr<Llama>> Llama::load(WeightLoader& weights, Device& device,
+                                           const LlamaConfig& config, const LlamaOptions& options) {
   std::unique_ptr<Llama> model(new Llama(device, config, options));
   model->load_weights(weights);
   if (auto status = weights.status(); !status) return std::unexpected(std::move(status.error()));
@@ -43,10 +43,11 @@ void Llama::load_weights(WeightLoader& weights) {
   const int64_t q_dim = int64_t{config_.n_heads} * config_.d_head;
   const int64_t kv_dim = int64_t{config_.n_kv_heads} * config_.d_head;
   if (weights.has(fmt::format("layers.{}.input_layernorm.weight", config_.n_layers))) {
-    weights.fail_with({ErrorKind::kDataLoss,
-                       fmt::format("config.json: num_hidden_layers is {}, but the weights have more layers",
-                                   config_.n_layers),
-                       "", ""});
+    weights.fail_with(
+        {ErrorKind::kDataLoss,
+         fmt::format("config.json: num_hidden_layers is {}, but the weights have more layers",
+                     config_.n_layers),
+         "", ""});
   }
   embed_tokens_ = weights.table("embed_tokens.weight", config_.vocab_rows, dim);
   for (int32_t i = 0; i < config_.n_layers; ++i) {
@@ -59,16 +60,19 @@ void Llama::load_weights(WeightLoader& weights) {
                                dim, config_.attention_bias);
     layer.out = weights.linear({{name + ".self_attn.o_proj", dim}}, q_dim, config_.attention_bias);
     layer.mlp_norm = weights.vector(name + ".post_attention_layernorm.weight", dim);
-    layer.gate_up = weights.linear({{name + ".mlp.gate_proj", config_.ff_dim}, {name + ".mlp.up_proj", config_.ff_dim}},
-                                   dim, config_.mlp_bias);
+    layer.gate_up = weights.linear(
+        {{name + ".mlp.gate_proj", config_.ff_dim}, {name + ".mlp.up_proj", config_.ff_dim}}, dim,
+        config_.mlp_bias);
     layer.down = weights.linear({{name + ".mlp.down_proj", dim}}, config_.ff_dim, config_.mlp_bias);
     layers_.push_back(std::move(layer));
     if (!weights.status()) return;
   }
   norm_ = weights.vector("norm.weight", dim);
-  // A checkpoint may leave the output matrix out only when it says that the embedding matrix serves as one.
+  // A checkpoint may leave the output matrix out only when it says that the embedding matrix serves
+  // as one.
   const bool tied = config_.tie_word_embeddings && !weights.has("lm_head.weight");
-  lm_head_ = weights.matrix(tied ? "embed_tokens.weight" : "lm_head.weight", {config_.vocab_rows, dim});
+  lm_head_ =
+      weights.matrix(tied ? "embed_tokens.weight" : "lm_head.weight", {config_.vocab_rows, dim});
 
   const auto frequencies =
       rope_frequencies(config_.rope, config_.d_head, config_.max_positions, options_.max_model_len);
@@ -98,18 +102,21 @@ Status Llama::allocate() {
   for (const auto& [scratch, elements] : areas) {
     if (auto status = take(*scratch, elements, dtype); !status) return status;
   }
-  if (auto status = take(logits_, std::min(kLogitRows, n) * config_.vocab_rows, DType::kF32); !status) {
+  if (auto status = take(logits_, std::min(kLogitRows, n) * config_.vocab_rows, DType::kF32);
+      !status) {
     return status;
   }
   // One block more than the longest sequence needs, for callers that round up.
-  const int32_t max_blocks = (options_.max_model_len + options_.block_size - 1) / options_.block_size + 1;
+  const int32_t max_blocks =
+      (options_.max_model_len + options_.block_size - 1) / options_.block_size + 1;
   auto inputs = StepInputs::allocate(*device_, 1, options_.max_step_tokens, max_blocks);
   if (!inputs) return std::unexpected(std::move(inputs.error()));
   inputs_ = std::move(*inputs);
   return {};
 }
 
-Status Llama::step(const LanguageStep& step, void* kv, int64_t n_blocks, std::span<SampledToken> out) {
+Status Llama::step(const LanguageStep& step, void* kv, int64_t n_blocks,
+                   std::span<SampledToken> out) {
   HS_CHECK_EQ(out.size(), step.sample_rows.size());
   HS_CHECK_EQ(step.sampling.size(), step.sample_rows.size());
   const Matrix hidden = forward(step, kv, n_blocks);
@@ -123,13 +130,15 @@ Status Llama::step(const LanguageStep& step, void* kv, int64_t n_blocks, std::sp
   return device_->sync();
 }
 
-Status Llama::logits(const LanguageStep& step, void* kv, int64_t n_blocks, std::vector<float>& logits) {
+Status Llama::logits(const LanguageStep& step, void* kv, int64_t n_blocks,
+                     std::vector<float>& logits) {
   const Matrix hidden = forward(step, kv, n_blocks);
   const auto vocab = static_cast<size_t>(config_.vocab_rows);
   logits.resize(static_cast<size_t>(hidden.rows) * vocab);
   for (int64_t first = 0; first < hidden.rows; first += kLogitRows) {
     const int64_t n = std::min(kLogitRows, hidden.rows - first);
-    device_->download(output(hidden.row_range(first, n)).data, logits.data() + static_cast<size_t>(first) * vocab,
+    device_->download(output(hidden.row_range(first, n)).data,
+                      logits.data() + static_cast<size_t>(first) * vocab,
                       static_cast<size_t>(n) * vocab * sizeof(float));
   }
   return device_->sync();
@@ -162,7 +171,8 @@ Matrix Llama::embed(const LanguageStep& step) {
   device_->ops().embed(embed_tokens_, inputs_.token_ids(), hidden);
   for (const auto& image : step.image_rows) {
     HS_CHECK_LE(image.first_row + image.n_rows, hidden.rows);
-    const Matrix rows{const_cast<void*>(image.rows), hidden.dtype, image.n_rows, config_.dim, config_.dim};
+    const Matrix rows{const_cast<void*>(image.rows), hidden.dtype, image.n_rows, config_.dim,
+                      config_.dim};
     device_->ops().copy(rows, hidden.row_range(image.first_row, image.n_rows));
   }
   return hidden;
@@ -194,11 +204,13 @@ void Llama::finish_layer(const Layer& layer, Matrix hidden, Matrix attended) {
   const Matrix normed = normed_.view(hidden.rows, config_.dim);
   const Matrix gate_up = gate_up_.view(hidden.rows, int64_t{2} * config_.ff_dim);
   const Matrix inner = wide_.view(hidden.rows, config_.ff_dim);
-  ops.linear(attended, layer.out.weight.packed, layer.out.bias, hidden, Epilogue::kNone, /*accumulate=*/true);
+  ops.linear(attended, layer.out.weight.packed, layer.out.bias, hidden, Epilogue::kNone,
+             /*accumulate=*/true);
   ops.rms_norm(hidden, layer.mlp_norm, config_.norm_eps, normed);
   ops.linear(normed, layer.gate_up.weight.packed, layer.gate_up.bias, gate_up);
   ops.silu_mul(gate_up, inner);
-  ops.linear(inner, layer.down.weight.packed, layer.down.bias, hidden, Epilogue::kNone, /*accumulate=*/true);
+  ops.linear(inner, layer.down.weight.packed, layer.down.bias, hidden, Epilogue::kNone,
+             /*accumulate=*/true);
 }
 
 // logits = RMSNorm(x) W_head^T, (rows, vocab_rows) float32. REQUIRES: at most kLogitRows rows.

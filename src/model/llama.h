@@ -1,5 +1,5 @@
-// The Llama language model (Touvron et al., 2023): RMSNorm, rotary positions, grouped-query attention over a paged
-// KV cache, SwiGLU. Runs steps of packed sequences; see LanguageStep.
+// The Llama language model (Touvron et al., 2023): RMSNorm, rotary positions, grouped-query
+// attention over a paged KV cache, SwiGLU. Runs steps of packed sequences; see LanguageStep.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct LlamaOptions {
   DType kv_dtype = DType::kBF16;
   int32_t block_size = 16;
   int32_t max_step_tokens = 512;
-  int32_t max_model_len = 0;     // positions of the rotary table
-  int32_t sampled_vocab = 0;     // ids below this may be sampled
+  int32_t max_model_len = 0;  // positions of the rotary table
+  int32_t sampled_vocab = 0;  // ids below this may be sampled
 };
 
 LlamaOptions llama_options(const LoadOptions& options, const ModelSpec& spec);
@@ -28,11 +28,14 @@ LlamaOptions llama_options(const LoadOptions& options, const ModelSpec& spec);
 class Llama final : public LanguageModel {
  public:
   // Weight names: embed_tokens, layers.N..., norm, lm_head. Errors: what the weights lack.
-  static Result<std::unique_ptr<Llama>> load(WeightLoader& weights, Device& device, const LlamaConfig& config,
+  static Result<std::unique_ptr<Llama>> load(WeightLoader& weights, Device& device,
+                                             const LlamaConfig& config,
                                              const LlamaOptions& options);
 
-  Status step(const LanguageStep& step, void* kv, int64_t n_blocks, std::span<SampledToken> out) override;
-  Status logits(const LanguageStep& step, void* kv, int64_t n_blocks, std::vector<float>& logits) override;
+  Status step(const LanguageStep& step, void* kv, int64_t n_blocks,
+              std::span<SampledToken> out) override;
+  Status logits(const LanguageStep& step, void* kv, int64_t n_blocks,
+                std::vector<float>& logits) override;
   const KvLayout& kv_layout() const { return layout_; }
 
  private:
@@ -70,12 +73,12 @@ class Llama final : public LanguageModel {
   RopeTable rope_table_;
 
   StepInputs inputs_;
-  Scratch hidden_;   // (max_step_tokens, dim)
-  Scratch normed_;   // (max_step_tokens, dim)
+  Scratch hidden_;    // (max_step_tokens, dim)
+  Scratch normed_;    // (max_step_tokens, dim)
   Scratch attended_;  // (max_step_tokens, n_heads * d_head)
-  Scratch wide_;     // (max_step_tokens, qkv or ff_dim)
-  Scratch gate_up_;  // (max_step_tokens, 2 * ff_dim)
-  Scratch logits_;   // (kLogitRows, vocab_rows)
+  Scratch wide_;      // (max_step_tokens, qkv or ff_dim)
+  Scratch gate_up_;   // (max_step_tokens, 2 * ff_dim)
+  Scratch logits_;    // (kLogitRows, vocab_rows)
 };
 
 }  // namespace hs

@@ -14,20 +14,22 @@ constexpr int32_t kPositionsMax = 1 << 26;
 
 void check_heads(FieldReader& text, const LlamaConfig& config, bool explicit_d_head) {
   if (!explicit_d_head && config.dim % config.n_heads != 0) {
-    text.complain("num_attention_heads",
-                  fmt::format("is {}, which does not divide hidden_size {}", config.n_heads, config.dim));
+    text.complain("num_attention_heads", fmt::format("is {}, which does not divide hidden_size {}",
+                                                     config.n_heads, config.dim));
   }
   if (config.n_heads % config.n_kv_heads != 0) {
-    text.complain("num_key_value_heads", fmt::format("is {}, which does not divide num_attention_heads {}",
-                                                     config.n_kv_heads, config.n_heads));
+    text.complain("num_key_value_heads",
+                  fmt::format("is {}, which does not divide num_attention_heads {}",
+                              config.n_kv_heads, config.n_heads));
   }
   if (config.d_head % 2 != 0) {
-    text.complain("head_dim", fmt::format("is {}; rotary positions need an even one", config.d_head));
+    text.complain("head_dim",
+                  fmt::format("is {}; rotary positions need an even one", config.d_head));
   }
   // Bounds every product of sizes that buffers are made of.
   if (int64_t{config.n_heads} * config.d_head > kDimMax) {
-    text.complain("head_dim", fmt::format("{} with {} heads is more than {} together", config.d_head,
-                                          config.n_heads, kDimMax));
+    text.complain("head_dim", fmt::format("{} with {} heads is more than {} together",
+                                          config.d_head, config.n_heads, kDimMax));
   }
 }
 
@@ -49,7 +51,8 @@ LlamaConfig read_llama_config(FieldReader& text) {
   config.mlp_bias = text.flag("mlp_bias", false);
   config.tie_word_embeddings = text.flag("tie_word_embeddings", false);
   if (const auto act = text.text("hidden_act", "silu"); act != "silu" && act != "swish") {
-    text.complain("hidden_act", fmt::format("\"{}\" is not supported (silu is)", act), ErrorKind::kUnsupported);
+    text.complain("hidden_act", fmt::format("\"{}\" is not supported (silu is)", act),
+                  ErrorKind::kUnsupported);
   }
   if (!text.failed()) check_heads(text, config, explicit_d_head);
   config.rope = read_rope_config(text, config.max_positions);

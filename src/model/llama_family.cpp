@@ -19,8 +19,9 @@ Result<Model> load_llama_family(const FamilyInput& input) {
 
   auto text = PromptText::load(options.path);
   if (!text) return std::unexpected(std::move(text.error()));
-  auto checkpoint = Checkpoint::open(
-      options.path, [](std::string_view stored) { return std::string(strip_language_prefixes(stored)); });
+  auto checkpoint = Checkpoint::open(options.path, [](std::string_view stored) {
+    return std::string(strip_language_prefixes(stored));
+  });
   if (!checkpoint) return std::unexpected(std::move(checkpoint.error()));
   auto spec = make_spec(input, config, text->tokenizer(), *checkpoint);
   if (!spec) return std::unexpected(std::move(spec.error()));
@@ -28,7 +29,8 @@ Result<Model> load_llama_family(const FamilyInput& input) {
   Model model;
   model.spec = std::move(*spec);
   WeightLoader weights(*checkpoint, *options.language_device, options.dtype);
-  auto language = Llama::load(weights, *options.language_device, config, llama_options(options, model.spec));
+  auto language =
+      Llama::load(weights, *options.language_device, config, llama_options(options, model.spec));
   if (!language) return std::unexpected(std::move(language.error()));
   model.language = std::move(*language);
   model.spec.weight_bytes = weights.weight_bytes();

@@ -18,7 +18,8 @@ namespace hs {
 
 namespace {
 
-// vision_feature_layer counts hidden states: 0 is the embedding, n the output of layer n, -1 the last.
+// vision_feature_layer counts hidden states: 0 is the embedding, n the output of layer n, -1 the
+// last.
 int32_t feature_depth(FieldReader& config, int32_t layer, int32_t n_layers) {
   const int32_t depth = layer >= 0 ? layer : n_layers + 1 + layer;
   if (depth >= 0 && depth <= n_layers) return depth;
@@ -30,7 +31,8 @@ int32_t feature_depth(FieldReader& config, int32_t layer, int32_t n_layers) {
 void read_features(FieldReader& config, LlavaConfig& result) {
   std::vector<int32_t> layers = config.integers("vision_feature_layer", -4096, 4096);
   if (layers.empty()) {
-    if (config.is_array("vision_feature_layer")) config.complain("vision_feature_layer", "names no layer");
+    if (config.is_array("vision_feature_layer"))
+      config.complain("vision_feature_layer", "names no layer");
     layers = {-2};
   }
   if (layers.size() > 64) {
@@ -44,7 +46,8 @@ void read_features(FieldReader& config, LlavaConfig& result) {
   result.drop_class = strategy == "default";
   if (strategy != "default" && strategy != "full") {
     config.complain("vision_feature_select_strategy",
-                    fmt::format("\"{}\" is not supported (default, full)", strategy), ErrorKind::kUnsupported);
+                    fmt::format("\"{}\" is not supported (default, full)", strategy),
+                    ErrorKind::kUnsupported);
   }
 }
 
@@ -60,7 +63,9 @@ class LlavaVision final : public VisionModel {
   static Result<std::unique_ptr<LlavaVision>> load(WeightLoader& weights, Device& device,
                                                    const LlavaConfig& config, int32_t max_images);
 
-  int32_t tokens_of(const ImagePatches& /*image*/) const override { return config_.tokens_per_image(); }
+  int32_t tokens_of(const ImagePatches& /*image*/) const override {
+    return config_.tokens_per_image();
+  }
   Status encode(std::span<const ImagePatches* const> images, Matrix out) override;
 
  private:
@@ -77,7 +82,8 @@ class LlavaVision final : public VisionModel {
 };
 
 Result<std::unique_ptr<LlavaVision>> LlavaVision::load(WeightLoader& weights, Device& device,
-                                                       const LlavaConfig& config, int32_t max_images) {
+                                                       const LlavaConfig& config,
+                                                       int32_t max_images) {
   auto tower = ClipTower::load(weights, "vision", device, config.vision, config.feature_depths,
                                config.drop_class, max_images);
   if (!tower) return std::unexpected(std::move(tower.error()));
@@ -87,8 +93,8 @@ Result<std::unique_ptr<LlavaVision>> LlavaVision::load(WeightLoader& weights, De
   std::unique_ptr<LlavaVision> vision(new LlavaVision(device, config, std::move(*tower)));
   vision->linear_1_ =
       weights.linear({{"projector.linear_1", config.text.dim}}, feature_dim, config.projector_bias);
-  vision->linear_2_ =
-      weights.linear({{"projector.linear_2", config.text.dim}}, config.text.dim, config.projector_bias);
+  vision->linear_2_ = weights.linear({{"projector.linear_2", config.text.dim}}, config.text.dim,
+                                     config.projector_bias);
   if (auto status = weights.status(); !status) return std::unexpected(std::move(status.error()));
   auto features_area = Scratch::allocate(device, rows * feature_dim, device.activation_dtype());
   if (!features_area) return std::unexpected(std::move(features_area.error()));
@@ -106,7 +112,8 @@ Status LlavaVision::encode(std::span<const ImagePatches* const> images, Matrix o
   const Matrix features = features_.view(rows, tower_.feature_dim());
   tower_.run(images, wide_, features);
   const Matrix inner = wide_.view(rows, config_.text.dim);
-  device_->ops().linear(features, linear_1_.weight.packed, linear_1_.bias, inner, config_.projector_activation);
+  device_->ops().linear(features, linear_1_.weight.packed, linear_1_.bias, inner,
+                        config_.projector_activation);
   device_->ops().linear(inner, linear_2_.weight.packed, linear_2_.bias, out);
   return device_->sync();
 }
@@ -120,8 +127,9 @@ class LlavaPrompts final : public PromptBuilder {
 
   Result<ImagePatches> preprocess(const Image& image) const override {
     if (preprocessing_.exact_width == 0) return clip_preprocess(image, preprocessing_.clip);
-    return clip_preprocess(resize_bicubic(image, preprocessing_.exact_width, preprocessing_.exact_height),
-                           preprocessing_.clip);
+    return clip_preprocess(
+        resize_bicubic(image, preprocessing_.exact_width, preprocessing_.exact_height),
+        preprocessing_.clip);
   }
 
   Result<Prompt> chat(const ChatInput& input,
@@ -150,12 +158,14 @@ class LlavaPrompts final : public PromptBuilder {
 };
 
 // The image token's id stands in config.json and in the tokenizer; both must mean the same token.
-Status check_image_token(const Tokenizer& tokenizer, const std::string& image_token, const LlavaConfig& config) {
+Status check_image_token(const Tokenizer& tokenizer, const std::string& image_token,
+                         const LlavaConfig& config) {
   const auto id = tokenizer.id_of(image_token);
   if (id == config.image_token_id) return {};
-  return fail(ErrorKind::kDataLoss,
-              fmt::format("config.json: image_token_index is {}, but tokenizer.json has {} {}",
-                          config.image_token_id, image_token, id ? fmt::format("as {}", *id) : "nowhere"));
+  return fail(
+      ErrorKind::kDataLoss,
+      fmt::format("config.json: image_token_index is {}, but tokenizer.json has {} {}",
+                  config.image_token_id, image_token, id ? fmt::format("as {}", *id) : "nowhere"));
 }
 
 struct ProcessorFiles {
@@ -163,13 +173,16 @@ struct ProcessorFiles {
   ClipPreprocessing preprocessing;
 };
 
-// processor_config.json holds everything in newer checkpoints; older ones have preprocessor_config.json beside it.
-Result<ProcessorFiles> read_processor_files(const std::filesystem::path& dir, const LlavaConfig& config) {
+// processor_config.json holds everything in newer checkpoints; older ones have
+// preprocessor_config.json beside it.
+Result<ProcessorFiles> read_processor_files(const std::filesystem::path& dir,
+                                            const LlavaConfig& config) {
   std::optional<Error> error;
   ProcessorFiles result;
   auto processor_json = read_json_file(dir / "processor_config.json");
   if (!processor_json) {
-    if (processor_json.error().kind != ErrorKind::kNotFound) return std::unexpected(processor_json.error());
+    if (processor_json.error().kind != ErrorKind::kNotFound)
+      return std::unexpected(processor_json.error());
     processor_json.emplace(nlohmann::json::object());
   }
   FieldReader processor("processor_config.json", *processor_json, error);
@@ -195,7 +208,8 @@ LlavaConfig read_llava_config(FieldReader& config) {
   FieldReader nested = config.child("text_config");
   FieldReader& text = config.has("text_config") ? nested : config;
   if (const auto type = nested.text("model_type", "llama"); type != "llama") {
-    nested.complain("model_type", fmt::format("\"{}\" is not supported (llama is)", type), ErrorKind::kUnsupported);
+    nested.complain("model_type", fmt::format("\"{}\" is not supported (llama is)", type),
+                    ErrorKind::kUnsupported);
   }
   result.text = read_llama_config(text);
   // Older files state this beside text_config.
@@ -212,9 +226,11 @@ LlavaConfig read_llava_config(FieldReader& config) {
 }
 
 void check_llava_processor(FieldReader& processor, const LlavaConfig& config) {
-  if (processor.integer("patch_size", 1, 1 << 20, config.vision.patch_size) != config.vision.patch_size) {
-    processor.complain("patch_size", fmt::format("is not vision_config.patch_size of config.json ({})",
-                                                 config.vision.patch_size));
+  if (processor.integer("patch_size", 1, 1 << 20, config.vision.patch_size) !=
+      config.vision.patch_size) {
+    processor.complain("patch_size",
+                       fmt::format("is not vision_config.patch_size of config.json ({})",
+                                   config.vision.patch_size));
   }
   const std::string strategy = config.drop_class ? "default" : "full";
   if (processor.text("vision_feature_select_strategy", strategy) != strategy) {
@@ -265,16 +281,18 @@ Result<Model> load_llava_family(const FamilyInput& input) {
   model.spec = std::move(*spec);
   model.spec.has_vision = true;
   WeightLoader vision_weights(*checkpoint, *options.vision_device, options.dtype);
-  auto vision = LlavaVision::load(vision_weights, *options.vision_device, config, options.max_encode_images);
+  auto vision =
+      LlavaVision::load(vision_weights, *options.vision_device, config, options.max_encode_images);
   if (!vision) return std::unexpected(std::move(vision.error()));
   WeightLoader text_weights(*checkpoint, *options.language_device, options.dtype);
-  auto language =
-      Llama::load(text_weights, *options.language_device, config.text, llama_options(options, model.spec));
+  auto language = Llama::load(text_weights, *options.language_device, config.text,
+                              llama_options(options, model.spec));
   if (!language) return std::unexpected(std::move(language.error()));
   model.spec.weight_bytes = vision_weights.weight_bytes() + text_weights.weight_bytes();
   model.vision = std::move(*vision);
   model.language = std::move(*language);
-  model.prompts = std::make_unique<LlavaPrompts>(std::move(*text), config, processor->preprocessing);
+  model.prompts =
+      std::make_unique<LlavaPrompts>(std::move(*text), config, processor->preprocessing);
   return model;
 }
 

@@ -1,5 +1,5 @@
-// LLaVA-1.5 (Liu et al., 2023): a CLIP tower, a two-layer projector, and a Llama language model whose image
-// placeholders are replaced by the projector's rows.
+// LLaVA-1.5 (Liu et al., 2023): a CLIP tower, a two-layer projector, and a Llama language model
+// whose image placeholders are replaced by the projector's rows.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,15 @@ struct LlavaConfig {
 // Reads config.json; complaints go to the reader.
 LlavaConfig read_llava_config(FieldReader& config);
 
-// processor_config.json repeats some of config.json; a checkpoint that contradicts itself is refused.
+// processor_config.json repeats some of config.json; a checkpoint that contradicts itself is
+// refused.
 void check_llava_processor(FieldReader& processor, const LlavaConfig& config);
 
 // One name for each weight, whatever generation of files it comes from:
 //   vision.*       from  [model.]vision_tower.[vision_tower.][vision_model.]*
 //   projector.*    from  [model.]multi_modal_projector.*, model.mm_projector.{0,2}.*
-//   *              from  [model.][language_model.][model.]*  (embed_tokens, layers.N, norm, lm_head)
+//   *              from  [model.][language_model.][model.]*  (embed_tokens, layers.N, norm,
+//   lm_head)
 std::string canonical_llava_name(std::string_view stored);
 
 }  // namespace hs

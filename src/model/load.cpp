@@ -36,13 +36,15 @@ Result<const Family*> find_family(const nlohmann::json& config) {
   if (error) return std::unexpected(std::move(*error));
   std::string known;
   for (const auto& family : kFamilies) {
-    if (architecture.empty() ? family.model_type == model_type : family.architecture == architecture) {
+    if (architecture.empty() ? family.model_type == model_type
+                             : family.architecture == architecture) {
       return &family;
     }
     known += (known.empty() ? "" : ", ") + std::string(family.architecture);
   }
   if (architecture.empty() && model_type.empty()) {
-    return fail(ErrorKind::kDataLoss, "config.json: architectures is missing; is this a Hugging Face checkpoint?");
+    return fail(ErrorKind::kDataLoss,
+                "config.json: architectures is missing; is this a Hugging Face checkpoint?");
   }
   return fail(ErrorKind::kUnsupported,
               fmt::format("config.json: architecture {} is not supported (these are: {})",
@@ -58,7 +60,8 @@ Result<Model> load_model(const LoadOptions& options) {
   HS_CHECK_GT(options.max_encode_images, 0);
   std::error_code code;
   if (!std::filesystem::is_directory(options.path, code)) {
-    return fail(ErrorKind::kNotFound, fmt::format("{} is not a directory with a model", options.path.string()));
+    return fail(ErrorKind::kNotFound,
+                fmt::format("{} is not a directory with a model", options.path.string()));
   }
   const auto config = read_json_file(options.path / "config.json");
   if (!config) return std::unexpected(config.error());

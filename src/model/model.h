@@ -1,8 +1,9 @@
-// A loaded checkpoint behind one face for every family. Nothing outside src/model, src/media and src/text
-// learns a family's name.
+// A loaded checkpoint behind one face for every family. Nothing outside src/model, src/media and
+// src/text learns a family's name.
 //
-// Three parts with different owners: ModelSpec and PromptBuilder are immutable and usable from any thread;
-// VisionModel and LanguageModel hold weights on a device and are called by that device's lane thread only.
+// Three parts with different owners: ModelSpec and PromptBuilder are immutable and usable from any
+// thread; VisionModel and LanguageModel hold weights on a device and are called by that device's
+// lane thread only.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +26,20 @@ namespace hs {
 struct ModelSpec {
   std::string name;          // folder name; the served name is the server's business
   std::string architecture;  // e.g. "LlavaForConditionalGeneration", for display
-  std::string revision;      // hash of config and weight headers, for cache keys and system_fingerprint
+  std::string revision;  // hash of config and weight headers, for cache keys and system_fingerprint
   int32_t max_model_len = 0;  // positions the model has
   int32_t vocab_size = 0;     // ids that may be sampled (tokenizer size, at most the matrix rows)
   int32_t dim = 0;            // width of the language model = of image embeddings
   int32_t n_layers = 0;
   std::vector<int32_t> eos_ids;  // every end token
   bool has_vision = false;
-  int32_t n_position_axes = 1;   // 3 with M-RoPE
-  KvLayout kv_layout;            // of one layer; block_size as given at load
-  size_t weight_bytes = 0;          // on the devices
-  size_t step_weight_bytes = 0;     // language weights a decode step reads: everything but the embedding table
-  size_t prefill_weight_bytes = 0;  // weights each prompt token is multiplied with: the layers, without the head
+  int32_t n_position_axes = 1;  // 3 with M-RoPE
+  KvLayout kv_layout;           // of one layer; block_size as given at load
+  size_t weight_bytes = 0;      // on the devices
+  size_t step_weight_bytes =
+      0;  // language weights a decode step reads: everything but the embedding table
+  size_t prefill_weight_bytes =
+      0;  // weights each prompt token is multiplied with: the layers, without the head
   // generation_config.json's sampling defaults; absent = OpenAI's
   std::optional<float> default_temperature;
   std::optional<float> default_top_p;
@@ -54,10 +57,10 @@ struct ImageSpan {
 
 // A tokenised prompt, ready for the engine.
 struct Prompt {
-  std::vector<int32_t> token_ids;   // placeholders hold the image token's id
-  std::vector<int32_t> positions;   // (n_position_axes, n tokens)
-  int32_t position_delta = 0;       // position of output token i = n tokens + i + delta (each axis)
-  std::vector<ImageSpan> spans;     // one a picture, in order
+  std::vector<int32_t> token_ids;  // placeholders hold the image token's id
+  std::vector<int32_t> positions;  // (n_position_axes, n tokens)
+  int32_t position_delta = 0;      // position of output token i = n tokens + i + delta (each axis)
+  std::vector<ImageSpan> spans;    // one a picture, in order
   std::vector<std::shared_ptr<const ImagePatches>> images;  // same length as spans
 };
 
@@ -68,7 +71,8 @@ class PromptBuilder {
   virtual const Tokenizer& tokenizer() const = 0;
   // Decoded picture to patches of this family's preprocessing.
   virtual Result<ImagePatches> preprocess(const Image& image) const = 0;
-  // Images in the order of the image parts. Errors: template complaints, kUnsupported for pictures on a text model.
+  // Images in the order of the image parts. Errors: template complaints, kUnsupported for pictures
+  // on a text model.
   virtual Result<Prompt> chat(const ChatInput& input,
                               std::vector<std::shared_ptr<const ImagePatches>> images) const = 0;
   // Plain text, special tokens inert inside it; BOS as the tokenizer says.
@@ -84,7 +88,8 @@ class VisionModel {
   virtual Status encode(std::span<const ImagePatches* const> images, Matrix out) = 0;
 };
 
-// One step of the language model over packed sequences. Host memory; all indices checked by the builder of the step.
+// One step of the language model over packed sequences. Host memory; all indices checked by the
+// builder of the step.
 struct LanguageStep {
   std::vector<int32_t> token_ids;     // (n_tokens); -1 where an image row goes
   std::vector<int32_t> positions;     // (n_axes, n_tokens)
@@ -94,34 +99,36 @@ struct LanguageStep {
   std::vector<int32_t> block_tables;  // (n_seqs, block_table_stride)
   int32_t block_table_stride = 0;
   struct ImageRows {
-    int64_t first_row = 0;      // first of the consecutive token rows they fill
+    int64_t first_row = 0;  // first of the consecutive token rows they fill
     int64_t n_rows = 0;
     const void* rows = nullptr;  // (n_rows, dim) on the language device, in its activation dtype
   };
   std::vector<ImageRows> image_rows;
-  std::vector<int32_t> sample_rows;      // token rows whose next token is wanted
-  std::vector<SamplingRow> sampling;     // one for each of sample_rows
+  std::vector<int32_t> sample_rows;   // token rows whose next token is wanted
+  std::vector<SamplingRow> sampling;  // one for each of sample_rows
 };
 
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
-  // Runs the step against `kv` (n_layers caches, one after another, each n_blocks blocks) and samples.
-  // `out` has the size of step.sample_rows. REQUIRES: n_tokens <= max_step_tokens of the load options.
+  // Runs the step against `kv` (n_layers caches, one after another, each n_blocks blocks) and
+  // samples. `out` has the size of step.sample_rows. REQUIRES: n_tokens <= max_step_tokens of the
+  // load options.
   virtual Status step(const LanguageStep& step, void* kv, int64_t n_blocks,
                       std::span<SampledToken> out) = 0;
-  // For tests and references: the last hidden states (n_tokens, dim) and logits (sample_rows, vocab rows) of the step.
+  // For tests and references: the last hidden states (n_tokens, dim) and logits (sample_rows, vocab
+  // rows) of the step.
   virtual Status logits(const LanguageStep& step, void* kv, int64_t n_blocks,
                         std::vector<float>& logits) = 0;
 };
 
 struct LoadOptions {
   std::filesystem::path path;
-  DType dtype = DType::kBF16;      // kF32 or kBF16: weights and KV cache
+  DType dtype = DType::kBF16;  // kF32 or kBF16: weights and KV cache
   int32_t block_size = 16;
-  int32_t max_step_tokens = 512;   // sizes the work area of the language model
-  int32_t max_encode_images = 4;   // pictures in one encode() call
-  int32_t max_model_len = 0;       // positions to prepare for; 0 = all that the model has
+  int32_t max_step_tokens = 512;      // sizes the work area of the language model
+  int32_t max_encode_images = 4;      // pictures in one encode() call
+  int32_t max_model_len = 0;          // positions to prepare for; 0 = all that the model has
   Device* vision_device = nullptr;    // must outlive the model
   Device* language_device = nullptr;  // may be the same device
 };

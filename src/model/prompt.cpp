@@ -14,7 +14,8 @@ namespace hs {
 
 namespace {
 
-// tokenizer_config.json's bos_token: a string, or an object with its content; "" when there is none.
+// tokenizer_config.json's bos_token: a string, or an object with its content; "" when there is
+// none.
 Result<std::string> read_bos_token(const std::filesystem::path& dir) {
   const auto json = read_json_file(dir / "tokenizer_config.json");
   if (!json) {
@@ -44,9 +45,8 @@ class TextPromptBuilder final : public PromptBuilder {
   Result<Prompt> chat(const ChatInput& input,
                       std::vector<std::shared_ptr<const ImagePatches>> images) const override {
     const bool has_image_part = std::ranges::any_of(input.messages, [](const ChatMessage& message) {
-      return std::ranges::any_of(message.parts, [](const ChatPart& part) {
-        return part.kind == ChatPart::Kind::kImage;
-      });
+      return std::ranges::any_of(
+          message.parts, [](const ChatPart& part) { return part.kind == ChatPart::Kind::kImage; });
     });
     if (!images.empty() || has_image_part) return no_pictures();
     auto ids = text_.encode_chat(input);
@@ -71,8 +71,8 @@ class TextPromptBuilder final : public PromptBuilder {
 
 }  // namespace
 
-PromptText::PromptText(std::unique_ptr<Tokenizer> tokenizer, std::unique_ptr<ChatTemplate> chat_template,
-                       std::string bos_token)
+PromptText::PromptText(std::unique_ptr<Tokenizer> tokenizer,
+                       std::unique_ptr<ChatTemplate> chat_template, std::string bos_token)
     : tokenizer_(std::move(tokenizer)),
       chat_template_(std::move(chat_template)),
       bos_token_(std::move(bos_token)) {
@@ -95,7 +95,8 @@ Result<PromptText> PromptText::load(const std::filesystem::path& dir) {
 Result<std::vector<int32_t>> PromptText::encode_chat(const ChatInput& input) const {
   if (chat_template_ == nullptr) {
     return fail(ErrorKind::kUnsupported,
-                "this model has no chat template; only plain completions are possible", "no_chat_template");
+                "this model has no chat template; only plain completions are possible",
+                "no_chat_template");
   }
   const auto rendered = chat_template_->render(input);
   if (!rendered) return std::unexpected(rendered.error());
@@ -105,7 +106,8 @@ Result<std::vector<int32_t>> PromptText::encode_chat(const ChatInput& input) con
                             {.add_special_tokens = !has_bos, .literal = rendered->literal});
 }
 
-std::vector<int32_t> PromptText::encode_plain(std::string_view text, bool add_special_tokens) const {
+std::vector<int32_t> PromptText::encode_plain(std::string_view text,
+                                              bool add_special_tokens) const {
   const TextSpan everything{0, text.size()};
   return tokenizer_->encode(
       text, {.add_special_tokens = add_special_tokens, .literal = std::span(&everything, 1)});
@@ -116,10 +118,12 @@ Result<Prompt> expand_images(const std::vector<int32_t>& token_ids, int32_t imag
                              FunctionRef<int32_t(const ImagePatches&)> tokens_of) {
   const auto n_placeholders = static_cast<size_t>(std::ranges::count(token_ids, image_token_id));
   if (n_placeholders != images.size()) {
-    return fail(ErrorKind::kInvalidArgument,
-                fmt::format("the model's chat template placed {} of {} images; images belong into user messages",
-                            n_placeholders, images.size()),
-                "invalid_image_placement", "messages");
+    return fail(
+        ErrorKind::kInvalidArgument,
+        fmt::format(
+            "the model's chat template placed {} of {} images; images belong into user messages",
+            n_placeholders, images.size()),
+        "invalid_image_placement", "messages");
   }
   Prompt prompt;
   for (const int32_t id : token_ids) {
@@ -129,7 +133,8 @@ Result<Prompt> expand_images(const std::vector<int32_t>& token_ids, int32_t imag
     }
     const ImageSpan span{static_cast<int32_t>(prompt.token_ids.size()),
                          tokens_of(*images[prompt.spans.size()])};
-    prompt.token_ids.insert(prompt.token_ids.end(), static_cast<size_t>(span.count), image_token_id);
+    prompt.token_ids.insert(prompt.token_ids.end(), static_cast<size_t>(span.count),
+                            image_token_id);
     prompt.spans.push_back(span);
   }
   prompt.images = std::move(images);

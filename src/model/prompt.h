@@ -1,4 +1,5 @@
-// Shared by the prompt builders of all families: chat template and tokenizer, and putting image placeholders in.
+// Shared by the prompt builders of all families: chat template and tokenizer, and putting image
+// placeholders in.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ class PromptText {
              std::string bos_token);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  // Renders and encodes. Control tokens come only from the template, never from message texts. Special tokens (BOS)
-  // are added unless the template has written BOS itself.
+  // Renders and encodes. Control tokens come only from the template, never from message texts.
+  // Special tokens (BOS) are added unless the template has written BOS itself.
   Result<std::vector<int32_t>> encode_chat(const ChatInput& input) const;
   // No control token is recognised in `text`.
   std::vector<int32_t> encode_plain(std::string_view text, bool add_special_tokens) const;
@@ -37,8 +38,9 @@ class PromptText {
   std::string bos_token_;                        // "" when the tokenizer has none
 };
 
-// Repeats each occurrence of `image_token_id` as often as its picture has embedding rows. Errors (kInvalidArgument):
-// the template wrote another number of placeholders than there are pictures. Positions are left to the caller.
+// Repeats each occurrence of `image_token_id` as often as its picture has embedding rows. Errors
+// (kInvalidArgument): the template wrote another number of placeholders than there are pictures.
+// Positions are left to the caller.
 Result<Prompt> expand_images(const std::vector<int32_t>& token_ids, int32_t image_token_id,
                              std::vector<std::shared_ptr<const ImagePatches>> images,
                              FunctionRef<int32_t(const ImagePatches&)> tokens_of);

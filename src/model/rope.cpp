@@ -26,9 +26,10 @@ void read_yarn(FieldReader& rope, RopeConfig& config) {
   config.truncate = rope.flag("truncate", true);
   const double mscale = rope.number("mscale", 0, kFactorMax, 0.0);
   const double mscale_all_dim = rope.number("mscale_all_dim", 0, kFactorMax, 0.0);
-  const double inferred = mscale != 0 && mscale_all_dim != 0
-                              ? yarn_mscale(config.factor, mscale) / yarn_mscale(config.factor, mscale_all_dim)
-                              : yarn_mscale(config.factor);
+  const double inferred =
+      mscale != 0 && mscale_all_dim != 0
+          ? yarn_mscale(config.factor, mscale) / yarn_mscale(config.factor, mscale_all_dim)
+          : yarn_mscale(config.factor);
   config.attention_factor = rope.number("attention_factor", 0, kFactorMax, inferred);
 }
 
@@ -48,12 +49,14 @@ void read_scaling(FieldReader& rope, std::string_view where, FieldReader& text_c
   const std::string name = rope.text(key, "default");
   const auto type = type_named(name);
   if (!type) {
-    rope.complain(key, fmt::format("\"{}\" is not supported (default, linear, dynamic, llama3, yarn)", name),
-                  ErrorKind::kUnsupported);
+    rope.complain(
+        key, fmt::format("\"{}\" is not supported (default, linear, dynamic, llama3, yarn)", name),
+        ErrorKind::kUnsupported);
     return;
   }
   if (rope.number("partial_rotary_factor", 0, 1, 1.0) != 1.0) {
-    rope.complain("partial_rotary_factor", "other than 1 is not supported", ErrorKind::kUnsupported);
+    rope.complain("partial_rotary_factor", "other than 1 is not supported",
+                  ErrorKind::kUnsupported);
   }
   config.type = *type;
   if (*type == RopeConfig::Type::kDefault) return;
@@ -152,12 +155,17 @@ std::vector<float> rope_frequencies(const RopeConfig& config, int32_t d_head, in
   std::vector<float> frequencies = plain_frequencies(base, d_head);
   switch (config.type) {
     case RopeConfig::Type::kDefault:
-    case RopeConfig::Type::kDynamic: break;
+    case RopeConfig::Type::kDynamic:
+      break;
     case RopeConfig::Type::kLinear:
       for (float& f : frequencies) f = static_cast<float>(static_cast<double>(f) / config.factor);
       break;
-    case RopeConfig::Type::kLlama3: scale_llama3(config, frequencies); break;
-    case RopeConfig::Type::kYarn: scale_yarn(config, d_head, frequencies); break;
+    case RopeConfig::Type::kLlama3:
+      scale_llama3(config, frequencies);
+      break;
+    case RopeConfig::Type::kYarn:
+      scale_yarn(config, d_head, frequencies);
+      break;
   }
   return frequencies;
 }

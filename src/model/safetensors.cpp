@@ -29,14 +29,15 @@ struct DTypeName {
 };
 
 constexpr DTypeName kDTypes[] = {
-    {"F32", 4, DType::kF32},    {"F16", 2, DType::kF16},      {"BF16", 2, DType::kBF16},
-    {"F64", 8, DType::kF64},    {"I64", 8, DType::kI64},      {"I32", 4, DType::kI32},
-    {"I16", 2, DType::kI16},    {"I8", 1, DType::kI8},        {"U8", 1, DType::kU8},
-    {"BOOL", 1, DType::kBool},  {"U64", 8, std::nullopt},     {"U32", 4, std::nullopt},
-    {"U16", 2, std::nullopt},   {"F8_E4M3", 1, std::nullopt}, {"F8_E5M2", 1, std::nullopt},
+    {"F32", 4, DType::kF32},   {"F16", 2, DType::kF16},      {"BF16", 2, DType::kBF16},
+    {"F64", 8, DType::kF64},   {"I64", 8, DType::kI64},      {"I32", 4, DType::kI32},
+    {"I16", 2, DType::kI16},   {"I8", 1, DType::kI8},        {"U8", 1, DType::kU8},
+    {"BOOL", 1, DType::kBool}, {"U64", 8, std::nullopt},     {"U32", 4, std::nullopt},
+    {"U16", 2, std::nullopt},  {"F8_E4M3", 1, std::nullopt}, {"F8_E5M2", 1, std::nullopt},
 };
 
-// Builds the tensor list straight from parse events, so that a hostile header costs no more memory than its text.
+// Builds the tensor list straight from parse events, so that a hostile header costs no more memory
+// than its text.
 class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<TensorInfo> tensors;
@@ -140,9 +141,10 @@ class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
   bool unexpected(std::string_view what) {
-    problem = tensors.empty() ? fmt::format("its header holds {} in a place where none belongs", what)
-                              : fmt::format("its header holds {} in a wrong place, at tensor {}", what,
-                                            tensors.back().name);
+    problem = tensors.empty()
+                  ? fmt::format("its header holds {} in a place where none belongs", what)
+                  : fmt::format("its header holds {} in a wrong place, at tensor {}", what,
+                                tensors.back().name);
     return false;
   }
 
@@ -182,12 +184,14 @@ std::string check_tensor(TensorInfo& tensor) {
   uint64_t bytes = known->bytes;
   for (const int64_t n : tensor.shape) {
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(n), &bytes)) {
-      return fmt::format("the size of tensor {} {} overflows", tensor.name, shape_text(tensor.shape));
+      return fmt::format("the size of tensor {} {} overflows", tensor.name,
+                         shape_text(tensor.shape));
     }
   }
   if (bytes != tensor.bytes()) {
-    return fmt::format("tensor {} {} of {} needs {} bytes, but its data_offsets give it {}", tensor.name,
-                       tensor.dtype_text, shape_text(tensor.shape), bytes, tensor.bytes());
+    return fmt::format("tensor {} {} of {} needs {} bytes, but its data_offsets give it {}",
+                       tensor.name, tensor.dtype_text, shape_text(tensor.shape), bytes,
+                       tensor.bytes());
   }
   return "";
 }
@@ -221,15 +225,18 @@ std::string shape_text(std::span<const int64_t> shape) {
 Result<std::vector<TensorInfo>> parse_safetensors(std::span<const std::byte> file,
                                                   std::string_view name) {
   if (as_text(file).starts_with(kLfsPrefix)) {
-    return damaged(name, "is a Git LFS pointer, a small text in place of the weights; fetch the real file "
-                         "(git lfs pull)");
+    return damaged(
+        name,
+        "is a Git LFS pointer, a small text in place of the weights; fetch the real file "
+        "(git lfs pull)");
   }
   if (file.size() < 8) return damaged(name, fmt::format("has only {} bytes", file.size()));
   const uint64_t header_bytes = read_u64(file);
   if (header_bytes > kHeaderBytesMax) {
-    return damaged(name, fmt::format("says that its header has {} bytes (at most {} are allowed); it is not "
-                                     "a safetensors file, or damaged",
-                                     header_bytes, kHeaderBytesMax));
+    return damaged(
+        name, fmt::format("says that its header has {} bytes (at most {} are allowed); it is not "
+                          "a safetensors file, or damaged",
+                          header_bytes, kHeaderBytesMax));
   }
   if (header_bytes > file.size() - 8) {
     return damaged(name, fmt::format("is truncated: its header has {} bytes, the whole file {}",
@@ -251,8 +258,9 @@ Result<std::vector<TensorInfo>> parse_safetensors(std::span<const std::byte> fil
   uint64_t described = 0;
   for (const auto& tensor : tensors) described = std::max(described, tensor.end);
   if (described > data_bytes) {
-    return damaged(name, fmt::format("is truncated: its header describes {} bytes of data, {} are there",
-                                     described, data_bytes));
+    return damaged(name,
+                   fmt::format("is truncated: its header describes {} bytes of data, {} are there",
+                               described, data_bytes));
   }
   if (const auto problem = check_tiling(tensors, data_bytes); !problem.empty()) {
     return damaged(name, problem);
@@ -290,7 +298,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return io_error("open");
-  struct stat status {};
+  struct stat status{};
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(fd);
     return fail(ErrorKind::kIo, fmt::format("{} is not a regular file", path.string()));
@@ -315,7 +323,9 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
   return file;
 }
 
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept { *this = std::move(other); }
+SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept {
+  *this = std::move(other);
+}
 
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
   if (this == &other) return *this;
@@ -328,7 +338,9 @@ SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
   return *this;
 }
 
-SafetensorsFile::~SafetensorsFile() { close(); }
+SafetensorsFile::~SafetensorsFile() {
+  close();
+}
 
 void SafetensorsFile::close() {
   if (data_ != nullptr) munmap(data_, size_);

@@ -1,6 +1,7 @@
-// One .safetensors file, memory-mapped: 8 bytes of header length (little endian), a JSON header, tensor data.
-// Format: https://huggingface.co/docs/safetensors. Every claim of the header is checked against the file before
-// any tensor can be used, so a damaged file is refused and never read as zeros or past its end.
+// One .safetensors file, memory-mapped: 8 bytes of header length (little endian), a JSON header,
+// tensor data. Format: https://huggingface.co/docs/safetensors. Every claim of the header is
+// checked against the file before any tensor can be used, so a damaged file is refused and never
+// read as zeros or past its end.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +18,14 @@
 
 namespace hs {
 
-// A tensor as its file describes it. Offsets are checked; the bytes are row-major and may be unaligned.
+// A tensor as its file describes it. Offsets are checked; the bytes are row-major and may be
+// unaligned.
 struct TensorInfo {
   std::string name;
-  std::string dtype_text;        // as in the file, e.g. "BF16"
-  std::optional<DType> dtype;    // absent: a format that this program has no name for
-  std::vector<int64_t> shape;    // () for a scalar
-  uint64_t begin = 0;            // in the file
+  std::string dtype_text;      // as in the file, e.g. "BF16"
+  std::optional<DType> dtype;  // absent: a format that this program has no name for
+  std::vector<int64_t> shape;  // () for a scalar
+  uint64_t begin = 0;          // in the file
   uint64_t end = 0;
 
   uint64_t bytes() const { return end - begin; }
@@ -51,9 +53,11 @@ class SafetensorsFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   std::span<const std::byte> data(const TensorInfo& tensor) const;
-  // Bytes of a tensor that the file system never stored (holes of a sparse file): they would read as zeros.
+  // Bytes of a tensor that the file system never stored (holes of a sparse file): they would read
+  // as zeros.
   uint64_t hole_bytes(const TensorInfo& tensor) const;
-  // Lets the kernel drop the tensor's pages from memory; they come back from the file when touched again.
+  // Lets the kernel drop the tensor's pages from memory; they come back from the file when touched
+  // again.
   void release(const TensorInfo& tensor) const;
 
  private:

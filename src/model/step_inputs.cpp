@@ -11,7 +11,9 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-constexpr size_t padded(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+constexpr size_t padded(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 }  // namespace
 
@@ -37,7 +39,8 @@ const T* StepInputs::append(const std::vector<T>& values) {
   const size_t bytes = values.size() * sizeof(T);
   HS_CHECK_LE(used_ + padded(bytes), staging_.size());
   if (bytes > 0) std::memcpy(staging_.data() + used_, values.data(), bytes);
-  const auto* on_device = reinterpret_cast<const T*>(static_cast<const std::byte*>(buffer_.data()) + used_);
+  const auto* on_device =
+      reinterpret_cast<const T*>(static_cast<const std::byte*>(buffer_.data()) + used_);
   used_ += padded(bytes);
   return on_device;
 }

@@ -13,12 +13,13 @@ namespace hs {
 class StepInputs {
  public:
   StepInputs() = default;
-  // Room for every step of at most max_tokens tokens (and so sequences and samples), with block tables of at most
-  // max_blocks entries.
-  static Result<StepInputs> allocate(Device& device, int32_t n_axes, int32_t max_tokens, int32_t max_blocks);
+  // Room for every step of at most max_tokens tokens (and so sequences and samples), with block
+  // tables of at most max_blocks entries.
+  static Result<StepInputs> allocate(Device& device, int32_t n_axes, int32_t max_tokens,
+                                     int32_t max_blocks);
 
-  // Sends the step's arrays; pointers below are valid until the next call. Aborts on a step that breaks
-  // LanguageStep's rules.
+  // Sends the step's arrays; pointers below are valid until the next call. Aborts on a step that
+  // breaks LanguageStep's rules.
   void upload(Device& device, const LanguageStep& step);
 
   const int32_t* token_ids() const { return token_ids_; }

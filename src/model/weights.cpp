@@ -31,9 +31,12 @@ T load_unaligned(const std::byte* p) {
 
 float value_at(const std::byte* data, DType dtype, size_t i) {
   switch (dtype) {
-    case DType::kF32: return load_unaligned<float>(data + 4 * i);
-    case DType::kF16: return half_to_float(load_unaligned<uint16_t>(data + 2 * i));
-    default: return bfloat16_to_float(load_unaligned<uint16_t>(data + 2 * i));
+    case DType::kF32:
+      return load_unaligned<float>(data + 4 * i);
+    case DType::kF16:
+      return half_to_float(load_unaligned<uint16_t>(data + 2 * i));
+    default:
+      return bfloat16_to_float(load_unaligned<uint16_t>(data + 2 * i));
   }
 }
 
@@ -80,7 +83,8 @@ Status WeightLoader::status() const {
   return {};
 }
 
-const Checkpoint::Entry* WeightLoader::checked(const std::string& name, std::span<const int64_t> shape) {
+const Checkpoint::Entry* WeightLoader::checked(const std::string& name,
+                                               std::span<const int64_t> shape) {
   if (error_) return nullptr;
   const auto* entry = checkpoint_->find(name);
   if (entry == nullptr) {
@@ -93,25 +97,27 @@ const Checkpoint::Entry* WeightLoader::checked(const std::string& name, std::spa
   const auto& tensor = *entry->tensor;
   if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) {
     fail_with({ErrorKind::kDataLoss,
-               fmt::format("{}: tensor {} is {}, but config.json makes it {}", file_name(*entry), tensor.name,
-                           shape_text(tensor.shape), shape_text(shape)),
+               fmt::format("{}: tensor {} is {}, but config.json makes it {}", file_name(*entry),
+                           tensor.name, shape_text(tensor.shape), shape_text(shape)),
                "", ""});
     return nullptr;
   }
   if (!is_float_dtype(tensor)) {
     fail_with({ErrorKind::kUnsupported,
-               fmt::format("{}: tensor {} is stored as {}; F32, F16 and BF16 can be read", file_name(*entry),
-                           tensor.name, tensor.dtype_text),
+               fmt::format("{}: tensor {} is stored as {}; F32, F16 and BF16 can be read",
+                           file_name(*entry), tensor.name, tensor.dtype_text),
                "", ""});
     return nullptr;
   }
-  // A few unused rows of zeros may legitimately be stored as a hole; more than that is a download that never came.
+  // A few unused rows of zeros may legitimately be stored as a hole; more than that is a download
+  // that never came.
   const uint64_t holes = entry->file->hole_bytes(tensor);
   if (holes > tensor.bytes() / 100) {
-    fail_with({ErrorKind::kDataLoss,
-               fmt::format("{}: {} of the {} bytes of tensor {} were never written (a hole in the file)",
-                           file_name(*entry), holes, tensor.bytes(), tensor.name),
-               "", ""});
+    fail_with(
+        {ErrorKind::kDataLoss,
+         fmt::format("{}: {} of the {} bytes of tensor {} were never written (a hole in the file)",
+                     file_name(*entry), holes, tensor.bytes(), tensor.name),
+         "", ""});
     return nullptr;
   }
   return entry;
@@ -156,7 +162,8 @@ LinearWeights WeightLoader::linear(std::initializer_list<Part> parts, int64_t in
   }
   result.weight = pack(weights, in_dim);
   if (bias) {
-    result.bias = {upload(std::as_bytes(std::span(bias_values))), static_cast<int64_t>(bias_values.size())};
+    result.bias = {upload(std::as_bytes(std::span(bias_values))),
+                   static_cast<int64_t>(bias_values.size())};
   }
   return result;
 }
@@ -202,9 +209,11 @@ OwnedTable WeightLoader::table(const std::string& name, int64_t rows, int64_t co
   return table;
 }
 
-std::vector<float> WeightLoader::host_values(const std::string& name, std::initializer_list<int64_t> shape) {
+std::vector<float> WeightLoader::host_values(const std::string& name,
+                                             std::initializer_list<int64_t> shape) {
   std::vector<float> values;
-  if (const auto* entry = checked(name, std::span(shape)); entry != nullptr) append_values(*entry, values);
+  if (const auto* entry = checked(name, std::span(shape)); entry != nullptr)
+    append_values(*entry, values);
   return values;
 }
 

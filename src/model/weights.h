@@ -1,5 +1,6 @@
-// Taking a checkpoint's tensors to a device: each lookup names the tensor and the shape that config.json implies, and
-// the source pages are given back to the system as soon as the device has its copy.
+// Taking a checkpoint's tensors to a device: each lookup names the tensor and the shape that
+// config.json implies, and the source pages are given back to the system as soon as the device has
+// its copy.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,9 @@ namespace hs {
 struct OwnedVector {
   Buffer buffer;
   int64_t size = 0;
-  operator Vector() const { return {buffer.data(), size}; }  // NOLINT(google-explicit-constructor): a view
+  operator Vector() const {
+    return {buffer.data(), size};
+  }  // NOLINT(google-explicit-constructor): a view
 };
 struct OwnedTable {
   Buffer buffer;
@@ -39,29 +42,33 @@ struct LayerNormWeights {
   OwnedVector bias;
 };
 
-// Loads for one device. The first failure is kept and everything after it does nothing, so that a model's weights
-// read as a plain list and the caller asks status() once.
+// Loads for one device. The first failure is kept and everything after it does nothing, so that a
+// model's weights read as a plain list and the caller asks status() once.
 class WeightLoader {
  public:
-  // `dtype`: how matrices are stored on the device (kF32 or kBF16). Everything must outlive the loader.
+  // `dtype`: how matrices are stored on the device (kF32 or kBF16). Everything must outlive the
+  // loader.
   WeightLoader(const Checkpoint& checkpoint, Device& device, DType dtype);
 
   bool has(std::string_view name) const { return checkpoint_->find(name) != nullptr; }
 
-  // The weights NAME.weight (out_dim, in_dim) of all names, stacked in order, and NAME.bias (out_dim) when `bias`.
+  // The weights NAME.weight (out_dim, in_dim) of all names, stacked in order, and NAME.bias
+  // (out_dim) when `bias`.
   struct Part {
     std::string name;
     int64_t out_dim = 0;
   };
   LinearWeights linear(std::initializer_list<Part> parts, int64_t in_dim, bool bias);
-  // A matrix under its full name, without bias; `shape` as stored, all but the first dimension flattened.
+  // A matrix under its full name, without bias; `shape` as stored, all but the first dimension
+  // flattened.
   OwnedWeight matrix(const std::string& name, std::initializer_list<int64_t> shape);
   // A float32 vector under its full name.
   OwnedVector vector(const std::string& name, int64_t size);
   LayerNormWeights layer_norm(const std::string& name, int64_t size);
   // (rows, cols) as stored; float32 is rounded to bfloat16 when matrices are stored so.
   OwnedTable table(const std::string& name, int64_t rows, int64_t cols);
-  // Values as float32 in host memory, for parameters that are combined before they go to the device.
+  // Values as float32 in host memory, for parameters that are combined before they go to the
+  // device.
   std::vector<float> host_values(const std::string& name, std::initializer_list<int64_t> shape);
   // A buffer that is not a parameter but lives as long as the weights.
   Buffer upload(std::span<const std::byte> bytes);
