@@ -48,8 +48,10 @@ tsan:  ## the C++ tests under ThreadSanitizer
 	@tools/build.sh tsan
 	@tests/run.sh build/tsan --cpp-only
 
-fuzz:  ## run each fuzz target for a minute (needs clang)
-	@tests/fuzz/run.sh
+fuzz:  ## hostile bytes through every parser, under the sanitizers
+	@packaging/install-deps.sh --test
+	@tools/build.sh asan
+	@tests/fuzz/run.sh build/asan
 
 clean:  ## remove everything that was built
 	rm -rf build

@@ -1,9 +1,11 @@
-// Speed of a checkpoint through the engine, beside the limits of this machine measured in the same run.
+// Speed of a checkpoint through the engine, beside the limits of this machine measured in the same
+// run.
 //
 //   hs_bench_engine MODEL [--dtype bfloat16|float32] [--threads N] [--repeats N]
 //
-// No HTTP: prompts are token ids, so only the engine, its lanes and the kernels are measured. Prints a table for people
-// and, last, one line of JSON. Every figure is the median of the repeats, with the smallest and largest beside it.
+// No HTTP: prompts are token ids, so only the engine, its lanes and the kernels are measured.
+// Prints a table for people and, last, one line of JSON. Every figure is the median of the repeats,
+// with the smallest and largest beside it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -159,7 +161,8 @@ class Bench {
   hs::Prompt picture_prompt() {
     hs::Image image{336, 336, std::vector<uint8_t>(size_t{336} * 336 * 3)};
     for (uint8_t& value : image.rgb) value = static_cast<uint8_t>(random_());
-    auto patches = std::make_shared<const hs::ImagePatches>(must(model_.prompts->preprocess(image)));
+    auto patches =
+        std::make_shared<const hs::ImagePatches>(must(model_.prompts->preprocess(image)));
     hs::ChatInput input;
     input.messages.push_back({.role = "user",
                               .parts = {{hs::ChatPart::Kind::kImage, {}},
@@ -180,7 +183,8 @@ class Bench {
 
 constexpr int kDecodeTokens = 96;
 
-// Output tokens a second of n streams, from the last stream's first token to the first stream's last.
+// Output tokens a second of n streams, from the last stream's first token to the first stream's
+// last.
 double decode_rate(Bench& bench, int n) {
   const auto recorders = bench.run(n, 16, kDecodeTokens);
   int64_t begin_us = 0, end_us = INT64_MAX;
@@ -296,7 +300,9 @@ int main(int argc, char** argv) {
     }
   }
   if (options.model.empty()) {
-    fmt::print(stderr, "usage: hs_bench_engine MODEL [--dtype bfloat16|float32] [--threads N] [--repeats N]\n");
+    fmt::print(
+        stderr,
+        "usage: hs_bench_engine MODEL [--dtype bfloat16|float32] [--threads N] [--repeats N]\n");
     return 2;
   }
   return run_bench(options);
