@@ -47,6 +47,10 @@ class Tokenizer {
   virtual std::string token_bytes(int32_t id) const = 0;
   // Whether a leading space of the first token of a text is dropped (SentencePiece-like decoders).
   virtual bool strips_leading_space() const = 0;
+  // How: at most so many leading spaces of the whole text (decoder Strip) ...
+  virtual size_t leading_spaces_dropped() const = 0;
+  // ... or every leading space that the first token adds (decoder Metaspace).
+  virtual bool drops_spaces_of_first_token() const = 0;
 };
 
 }  // namespace hs
