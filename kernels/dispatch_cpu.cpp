@@ -1,7 +1,12 @@
 // The one list of what is compiled for several instruction sets: each public X_cpu() calls the
 // version of it that cpu_isa() says this machine runs. To add an op, include its header and add its
 // line to the list at the end.
+#include "kernels/activation.h"
+#include "kernels/attention.h"
 #include "kernels/isa.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+#include "kernels/rows.h"
 #include "kernels/team.h"
 
 #define HS_DECLARE_(level, op, Params)       \
@@ -31,5 +36,14 @@
 namespace hs {
 
 // One line an op: HS_DISPATCH(rms_norm_cpu, NormParams)
+HS_DISPATCH(rms_norm_cpu, NormParams)
+HS_DISPATCH(layer_norm_cpu, NormParams)
+HS_DISPATCH(silu_mul_cpu, SiluMulParams)
+HS_DISPATCH(rope_append_cpu, RopeAppendParams)
+HS_DISPATCH(paged_attention_cpu, PagedAttentionParams)
+HS_DISPATCH(packed_attention_cpu, PackedAttentionParams)
+HS_DISPATCH(embed_cpu, EmbedParams)
+HS_DISPATCH(gather_rows_cpu, GatherRowsParams)
+HS_DISPATCH(add_rows_cpu, AddRowsParams)
 
 }  // namespace hs

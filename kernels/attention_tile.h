@@ -1,0 +1,129 @@
+// A tile: some query tokens times the query heads that share one key head, attended to block by
+// block of keys.
+//
+// Row t * heads + h of a tile is token t, head h. A row's arithmetic depends on the row and its
+// keys alone: scores are chains over d, softmax is taken over blocks of kKeyBlock keys that begin
+// at multiples of kKeyBlock, and values are added key after key.
+#pragma once
+
+#include "kernels/attention_keys.h"
+#include "kernels/small_gemm.h"
+#include "kernels/softmax_state.h"
+
+namespace hs::HS_ISA_NS {
+
+constexpr int64_t kTileRowsMax = 96;
+
+// The work area of one worker.
+struct TileMemory {
+  float* q = nullptr;       // (kTileRowsMax, d), already times scale
+  float* keys = nullptr;    // (d, kKeyBlock)
+  float* values = nullptr;  // (kKeyBlock, d_padded)
+  float* scores = nullptr;  // (kTileRowsMax, kKeyBlock)
+  SoftmaxState part;        // of one stretch of keys
+  SoftmaxState whole;       // of all of them
+};
+
+HS_INLINE int64_t state_floats(int64_t rows, int64_t d) {
+  return round_up(rows * (round_up(d, kLanes) + 2), 16);
+}
+
+// A state of `rows` rows in memory of state_floats(rows, d) floats.
+HS_INLINE SoftmaxState state_in(float* memory, int64_t rows, int64_t d) {
+  const int64_t width = round_up(d, kLanes);
+  return {memory + rows * width, memory + rows * (width + 1), memory, width};
+}
+
+HS_INLINE size_t tile_bytes(int64_t d) {
+  const int64_t floats = kTileRowsMax * d + d * kKeyBlock + kKeyBlock * round_up(d, kLanes) +
+                         kTileRowsMax * kKeyBlock + 2 * state_floats(kTileRowsMax, d);
+  return static_cast<size_t>(floats) * sizeof(float);
+}
+
+HS_INLINE TileMemory tile_memory(std::byte* area, int64_t d) {
+  TileMemory m;
+  m.q = reinterpret_cast<float*>(area);
+  m.keys = m.q + kTileRowsMax * d;
+  m.values = m.keys + d * kKeyBlock;
+  m.scores = m.values + kKeyBlock * round_up(d, kLanes);
+  float* states = m.scores + kTileRowsMax * kKeyBlock;
+  m.part = state_in(states, kTileRowsMax, d);
+  m.whole = state_in(states + state_floats(kTileRowsMax, d), kTileRowsMax, d);
+  return m;
+}
+
+struct Tile {
+  int64_t n_tokens = 0;
+  int64_t heads = 0;
+  int64_t d = 0;
+  int64_t n_keys = 0;      // that its last token sees
+  int64_t first_seen = 0;  // token t sees keys 0 .. first_seen + t - 1, and none from n_keys on
+  int64_t rows() const { return n_tokens * heads; }
+};
+
+// q (token, head, d) with tokens stride apart -> the tile's rows, times scale.
+static void load_queries(const Tile& tile, const float* q, int64_t stride, float scale, float* to) {
+  for (int64_t t = 0; t < tile.n_tokens; ++t) {
+    const float* from = q + t * stride;
+    for (int64_t i = 0; i < tile.heads * tile.d; ++i) to[i] = from[i] * scale;
+    to += tile.heads * tile.d;
+  }
+}
+
+// Adds one block of keys, the first of which is key `begin`, to the rows that see any of it.
+static void attend_block(const Tile& tile, const TileMemory& m, int64_t begin, int64_t n_keys,
+                         const SoftmaxState& state) {
+  const int64_t blind_tokens = begin >= tile.first_seen ? begin - tile.first_seen + 1 : 0;
+  const int64_t first = blind_tokens * tile.heads;
+  const int64_t rows = tile.rows() - first;
+  float* scores = m.scores + first * kKeyBlock;
+  const SmallGemm score = {.k_len = tile.d,
+                           .a = m.q + first * tile.d,
+                           .lda = tile.d,
+                           .b = m.keys,
+                           .ldb = kKeyBlock,
+                           .c = scores,
+                           .ldc = kKeyBlock};
+  small_gemm(score, rows, round_up(n_keys, kLanes));
+  for (int64_t t = blind_tokens; t < tile.n_tokens; ++t) {
+    const int64_t seen = tile.first_seen + t - begin;
+    for (int64_t r = t * tile.heads; r < (t + 1) * tile.heads; ++r) {
+      add_scores(state, r, m.scores + r * kKeyBlock, seen < n_keys ? seen : n_keys, n_keys);
+    }
+  }
+  const SmallGemm mix = {.k_len = n_keys,
+                         .a = scores,
+                         .lda = kKeyBlock,
+                         .b = m.values,
+                         .ldb = state.width,
+                         .c = state.acc + first * state.width,
+                         .ldc = state.width,
+                         .accumulate = true};
+  small_gemm(mix, rows, state.width);
+}
+
+// Adds keys begin .. end-1 to a cleared or earlier state; begin is a multiple of kKeyBlock.
+// find(first_key, rows) says where the keys and values stand.
+template <typename T, typename Find>
+HS_INLINE void attend_range(const Tile& tile, const TileMemory& m, int64_t begin, int64_t end,
+                            const Find& find, const SoftmaxState& state) {
+  for (int64_t key = begin; key < end; key += kKeyBlock) {
+    KeyRows<T> block;
+    block.n_keys = end - key < kKeyBlock ? end - key : kKeyBlock;
+    find(key, block);
+    load_keys(block, tile.d, m.keys);
+    load_values(block, tile.d, m.values);
+    attend_block(tile, m, key, block.n_keys, state);
+  }
+}
+
+// Writes the tile's rows; out is at its first token and head, tokens are stride apart.
+static void store_tile(const Tile& tile, const SoftmaxState& state, float* out, int64_t stride) {
+  for (int64_t t = 0; t < tile.n_tokens; ++t) {
+    for (int64_t h = 0; h < tile.heads; ++h) {
+      finish_row(state, t * tile.heads + h, out + t * stride + h * tile.d, tile.d);
+    }
+  }
+}
+
+}  // namespace hs::HS_ISA_NS

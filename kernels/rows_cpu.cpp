@@ -1,0 +1,68 @@
+#include "kernels/row_work.h"
+#include "kernels/rows.h"
+#include "kernels/simd_math.h"
+
+namespace hs::HS_ISA_NS {
+namespace {
+
+void copy_row(const float* from, float* to, int64_t dim) {
+  std::memcpy(to, from, static_cast<size_t>(dim) * sizeof(float));
+}
+
+void widen_f16_row(const uint16_t* from, float* to, int64_t dim) {
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) store(to + i, load_f16(from + i));
+  if (i < dim) store_n(to + i, load_f16_n(from + i, dim - i), dim - i);
+}
+
+void widen_bf16_row(const uint16_t* from, float* to, int64_t dim) {
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) store(to + i, load_bf16(from + i));
+  if (i < dim) store_n(to + i, load_bf16_n(from + i, dim - i), dim - i);
+}
+
+void embed_row(const EmbedParams& p, int64_t id, float* y) {
+  switch (p.dtype) {
+    case DType::kF16:
+      return widen_f16_row(static_cast<const uint16_t*>(p.table) + id * p.dim, y, p.dim);
+    case DType::kBF16:
+      return widen_bf16_row(static_cast<const uint16_t*>(p.table) + id * p.dim, y, p.dim);
+    default:
+      return copy_row(static_cast<const float*>(p.table) + id * p.dim, y, p.dim);
+  }
+}
+
+void add_row(float* y, const float* x, int64_t dim) {
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) store(y + i, load(y + i) + load(x + i));
+  if (const int64_t n = dim - i; n > 0) store_n(y + i, load_n(y + i, n) + load_n(x + i, n), n);
+}
+
+}  // namespace
+
+void embed_cpu(const EmbedParams& params, Team& team) {
+  run_rows(team, params.n_rows, params.dim, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      if (params.ids[r] >= 0) embed_row(params, params.ids[r], params.y + r * params.dim);
+    }
+  });
+}
+
+void gather_rows_cpu(const GatherRowsParams& params, Team& team) {
+  run_rows(team, params.n_rows, params.dim, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const float* from = params.x + params.index[r] * params.x_stride;
+      copy_row(from, params.y + r * params.dim, params.dim);
+    }
+  });
+}
+
+void add_rows_cpu(const AddRowsParams& params, Team& team) {
+  run_rows(team, params.n_rows, params.dim, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      add_row(params.y + r * params.dim, params.table + r % params.period * params.dim, params.dim);
+    }
+  });
+}
+
+}  // namespace hs::HS_ISA_NS
