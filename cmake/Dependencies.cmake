@@ -21,3 +21,5 @@ find_path(LLHTTP_SOURCE_DIR llhttp.c PATHS /usr/share/llhttp REQUIRED)
 find_path(LLHTTP_INCLUDE_DIR llhttp.h PATHS /usr/share/include/llhttp /usr/share/llhttp/include REQUIRED)
 add_library(llhttp STATIC ${LLHTTP_SOURCE_DIR}/llhttp.c ${LLHTTP_SOURCE_DIR}/api.c ${LLHTTP_SOURCE_DIR}/http.c)
 target_include_directories(llhttp SYSTEM PUBLIC ${LLHTTP_INCLUDE_DIR})
+# Strict: no bare line feeds around chunks, no spaces in header names, no bytes outside ASCII in targets.
+target_compile_definitions(llhttp PRIVATE LLHTTP_STRICT_MODE=1)

@@ -18,7 +18,8 @@ struct HttpHeader {
 };
 
 struct HttpRequest {
-  std::string method;  // "GET", ...; HEAD arrives as "GET" with head_only, the body of the answer is not sent
+  std::string method;  // "GET", ...; HEAD arrives as "GET" with head_only, the body of the answer
+                       // is not sent
   std::string path;    // without query, not percent-decoded
   std::string query;   // after '?', or ""
   std::vector<HttpHeader> headers;
@@ -39,8 +40,9 @@ struct HttpResponse {
   std::string body;
 };
 
-// Answers one request. Shared by the connection and whoever produces the answer; after the client has gone every
-// call is a no-op. Either send() once, or start_stream(), write() any number of times, end().
+// Answers one request. Shared by the connection and whoever produces the answer; after the client
+// has gone every call is a no-op. Either send() once, or start_stream(), write() any number of
+// times, end().
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
@@ -48,8 +50,8 @@ class ResponseWriter {
   virtual void start_stream(int status, std::vector<HttpHeader> headers) = 0;
   virtual void write(std::string_view bytes) = 0;
   virtual void end() = 0;
-  // Bytes written but not yet taken by the client's socket. The server drops a client that leaves more than its
-  // cap unread for longer than the stall time-out.
+  // Bytes written but not yet taken by the client's socket. The server drops a client that leaves
+  // more than its cap unread for longer than the stall time-out.
   virtual size_t pending_bytes() const = 0;
   // Called once if the client leaves before the answer is complete.
   virtual void on_client_gone(std::function<void()> callback) = 0;
@@ -58,11 +60,12 @@ class ResponseWriter {
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  // Before the body is read (body empty): an answer here refuses the request without reading it (404, 405, 401, ...).
-  // Size limits and framing are the server's own business.
+  // Before the body is read (body empty): an answer here refuses the request without reading it
+  // (404, 405, 401, ...). Size limits and framing are the server's own business.
   virtual std::optional<HttpResponse> check_head(const HttpRequest& head) = 0;
   virtual void handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) = 0;
-  // An error of the protocol itself (413, 431, 400 malformed, 408): the body to send, in the API's own shape.
+  // An error of the protocol itself (413, 431, 400 malformed, 408): the body to send, in the API's
+  // own shape.
   virtual HttpResponse protocol_error(int status, std::string_view message) = 0;
   // Called when an answer is complete, for metrics.
   virtual void on_response_done(std::string_view method, std::string_view path, int status,
