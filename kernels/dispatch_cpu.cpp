@@ -7,6 +7,7 @@
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
+#include "kernels/sampling.h"
 #include "kernels/team.h"
 
 #define HS_DECLARE_(level, op, Params)       \
@@ -45,5 +46,6 @@ HS_DISPATCH(packed_attention_cpu, PackedAttentionParams)
 HS_DISPATCH(embed_cpu, EmbedParams)
 HS_DISPATCH(gather_rows_cpu, GatherRowsParams)
 HS_DISPATCH(add_rows_cpu, AddRowsParams)
+HS_DISPATCH(sample_cpu, SampleParams)
 
 }  // namespace hs

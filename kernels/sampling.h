@@ -1,8 +1,10 @@
 // Choosing the next token from logits, one row a sequence, each row with its own settings.
 //
-// Order: temperature, then top_k, top_p and min_p cut-offs on the scaled distribution, then one draw by inverse CDF in
-// id order with u from a counter-based generator (Philox 4x32-10) keyed by (seed, choice) at counter = position.
-// The result depends on the row alone. temperature 0 = argmax; equal logits: the lowest id wins.
+// Order: temperature, then top_k, then top_p of what top_k left, then min_p on the scaled
+// distribution, then one draw by inverse CDF in id order with u from a counter-based generator
+// (Philox 4x32-10, kernels/philox.h): key = seed, counter = (position, choice, 0, 0). The result
+// depends on the row alone, and the token has the same id at every instruction-set level.
+// temperature 0 = argmax; equal logits: the lowest id wins, also at a cut-off.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +21,22 @@ struct SamplingRow {
   float min_p = 0.0F;        // relative to the top probability
   int32_t top_k = 0;         // <= 0: no cut-off
   uint64_t seed = 0;
-  uint32_t choice = 0;       // index of the choice (n > 1)
-  uint32_t position = 0;     // index of the token inside the output
-  int32_t n_logprobs = -1;   // -1: none; 0: the chosen token's only; up to kMaxTopLogprobs alternatives
-  bool ban_eos = false;      // ignore_eos / min_tokens: banned_ids are not sampled
+  uint32_t choice = 0;    // index of the choice (n > 1)
+  uint32_t position = 0;  // index of the token inside the output
+  int32_t n_logprobs =
+      -1;                // -1: none; 0: the chosen token's only; up to kMaxTopLogprobs alternatives
+  bool ban_eos = false;  // ignore_eos / min_tokens: banned_ids are not sampled
   const int32_t* banned_ids = nullptr;  // (n_banned), used when ban_eos
   int32_t n_banned = 0;
 };
 
-// Log-probabilities are of the raw model distribution (before temperature and cut-offs), clamped to >= -9999.
+// Log-probabilities are of the raw model distribution (before temperature and cut-offs), clamped to
+// >= -9999.
 struct SampledToken {
   int32_t id = 0;
   float logprob = 0;  // of id; 0 when n_logprobs < 0
   int32_t n_top = 0;
-  int32_t top_ids[kMaxTopLogprobs] = {};      // most likely first, lowest id first on ties
+  int32_t top_ids[kMaxTopLogprobs] = {};  // most likely first, lowest id first on ties
   float top_logprobs[kMaxTopLogprobs] = {};
   bool non_finite = false;  // a NaN or +-infinity stood among the logits; id is then 0
 };
@@ -42,7 +46,7 @@ struct SampleParams {
   const SamplingRow* rows = nullptr;  // (n_rows)
   SampledToken* out = nullptr;        // (n_rows)
   int64_t n_rows = 0;
-  int64_t vocab = 0;      // ids >= vocab (padding rows of the matrix) are never sampled
+  int64_t vocab = 0;          // ids >= vocab (padding rows of the matrix) are never sampled
   int64_t logits_stride = 0;  // in floats
 };
 
