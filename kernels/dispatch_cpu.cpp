@@ -4,6 +4,7 @@
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/isa.h"
+#include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
@@ -36,7 +37,7 @@
 
 namespace hs {
 
-// One line an op: HS_DISPATCH(rms_norm_cpu, NormParams)
+HS_DISPATCH(linear_cpu, LinearParams)
 HS_DISPATCH(rms_norm_cpu, NormParams)
 HS_DISPATCH(layer_norm_cpu, NormParams)
 HS_DISPATCH(silu_mul_cpu, SiluMulParams)

@@ -1,0 +1,111 @@
+#include "device/cpu/cpu_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "base/check.h"
+#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_team.h"
+#include "device/cpu/host_memory.h"
+#include "kernels/isa.h"
+
+namespace hs {
+namespace {
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(int index, const CpuTeamOptions& options)
+      : id_{DeviceId::Kind::kCpu, index}, team_(options), ops_(team_) {}
+
+  DeviceId id() const override { return id_; }
+  std::string description() const override {
+    return fmt::format("{}: {} thread{}, {} kernels", to_string(id_), team_.size(),
+                       team_.size() == 1 ? "" : "s", isa_name(cpu_isa()));
+  }
+  DType activation_dtype() const override { return DType::kF32; }
+  Ops& ops() override { return ops_; }
+
+  Result<Buffer> allocate(size_t bytes) override;
+  Result<OwnedWeight> pack_weight(std::span<const WeightPart> parts, int64_t in_dim,
+                                  DType dtype) override;
+  void upload(const void* host, void* device, size_t bytes) override {
+    if (bytes > 0) std::memcpy(device, host, bytes);
+  }
+  void download(const void* device, void* host, size_t bytes) override {
+    if (bytes > 0) std::memcpy(host, device, bytes);
+  }
+  Status sync() override { return {}; }
+
+ private:
+  DeviceId id_;
+  CpuTeam team_;
+  CpuOps ops_;
+};
+
+Result<Buffer> CpuDevice::allocate(size_t bytes) {
+  if (bytes == 0) return Buffer(id_, nullptr, 0, free_host_memory);
+  void* data = allocate_host_memory(bytes);
+  if (data == nullptr) {
+    return fail(ErrorKind::kResourceExhausted,
+                fmt::format("{} has no room for {} MiB more", to_string(id_), bytes >> 20));
+  }
+  return Buffer(id_, data, bytes, free_host_memory);
+}
+
+Result<OwnedWeight> CpuDevice::pack_weight(std::span<const WeightPart> parts, int64_t in_dim,
+                                           DType dtype) {
+  HS_CHECK(dtype == DType::kF32 || dtype == DType::kBF16);
+  HS_CHECK_GT(in_dim, 0);
+  int64_t out_dim = 0;
+  for (const WeightPart& part : parts) out_dim += part.n_rows;
+  HS_CHECK_GT(out_dim, 0);
+  Result<Buffer> buffer = allocate(packed_weight_bytes(dtype, out_dim, in_dim));
+  if (!buffer) return std::unexpected(buffer.error());
+  int64_t first_row = 0;
+  for (const WeightPart& part : parts) {
+    pack_weight_rows_cpu(buffer->data(), dtype, out_dim, in_dim, first_row, part.n_rows, part.data,
+                         part.dtype, team_);
+    first_row += part.n_rows;
+  }
+  OwnedWeight owned{.buffer = std::move(*buffer), .packed = {}};
+  owned.packed = {
+      .dtype = dtype, .out_dim = out_dim, .in_dim = in_dim, .data = owned.buffer.data()};
+  return owned;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options) {
+  const std::vector<int> mine = process_cores();
+  for (size_t i = 0; i < options.cores.size(); ++i) {
+    const int core = options.cores[i];
+    if (std::find(mine.begin(), mine.end(), core) == mine.end()) {
+      return fail(ErrorKind::kInvalidArgument,
+                  fmt::format("core {} is not one this process may run on", core), {}, "cores");
+    }
+    if (std::find(options.cores.begin(), options.cores.begin() + static_cast<std::ptrdiff_t>(i),
+                  core) != options.cores.begin() + static_cast<std::ptrdiff_t>(i)) {
+      return fail(ErrorKind::kInvalidArgument, fmt::format("core {} is given twice", core), {},
+                  "cores");
+    }
+  }
+  constexpr int kThreadsMax = 1024;
+  if (options.threads < 0 || options.threads > kThreadsMax) {
+    return fail(ErrorKind::kInvalidArgument,
+                fmt::format("threads must be 0 to {}, not {}", kThreadsMax, options.threads), {},
+                "threads");
+  }
+  const size_t cores = options.cores.empty() ? mine.size() : options.cores.size();
+  const int threads = options.threads > 0 ? options.threads
+                                          : static_cast<int>(std::min<size_t>(cores, kThreadsMax));
+  return std::make_unique<CpuDevice>(
+      options.index, CpuTeamOptions{.threads = threads,
+                                    .cores = options.cores,
+                                    .name = fmt::format("hs-cpu{}", options.index)});
+}
+
+}  // namespace hs
