@@ -1,0 +1,131 @@
+#include "step_runner.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace hs::test {
+
+namespace {
+
+Buffer must(Result<Buffer> buffer) {
+  HS_CHECK(buffer.has_value());
+  return std::move(*buffer);
+}
+
+// The part of each picture's rows that lies in tokens [first, first + n), as rows of the step from `row` on.
+void add_image_rows(const StepRunner::Sequence& sequence, int64_t first, int64_t n, int64_t row, int64_t dim,
+                    LanguageStep& step) {
+  int64_t rows_before = 0;
+  for (const auto& span : sequence.prompt.spans) {
+    const int64_t begin = std::max<int64_t>(first, span.first);
+    const int64_t end = std::min<int64_t>(first + n, span.first + span.count);
+    if (begin < end) {
+      const int64_t offset = (rows_before + begin - span.first) * dim;
+      step.image_rows.push_back({row + begin - first, end - begin,
+                                 static_cast<const float*>(sequence.image_rows.data()) + offset});
+      for (int64_t t = begin; t < end; ++t) step.token_ids[static_cast<size_t>(row + t - first)] = -1;
+    }
+    rows_before += span.count;
+  }
+}
+
+}  // namespace
+
+StepRunner::StepRunner(Model& model, Device& device, int64_t n_blocks)
+    : model_(&model), device_(&device), n_blocks_(n_blocks) {
+  kv_ = must(device.allocate(model.spec.kv_block_bytes() * static_cast<size_t>(n_blocks)));
+  // 7 and n_blocks share no factor when n_blocks is a power of two, so every block comes up once.
+  for (int64_t i = 0; i < n_blocks; ++i) free_.push_back(static_cast<int32_t>(i * 7 % n_blocks));
+}
+
+StepRunner::Sequence StepRunner::start(Prompt prompt) {
+  Sequence sequence;
+  sequence.tokens = prompt.token_ids;
+  if (!prompt.images.empty()) {
+    std::vector<const ImagePatches*> images;
+    for (const auto& image : prompt.images) images.push_back(image.get());
+    const auto rows = encode_images(*model_, *device_, images);
+    sequence.image_rows = must(device_->allocate(rows.size() * sizeof(float)));
+    device_->upload(rows.data(), sequence.image_rows.data(), rows.size() * sizeof(float));
+  }
+  sequence.prompt = std::move(prompt);
+  return sequence;
+}
+
+void StepRunner::give_blocks(Sequence& sequence, int64_t n_tokens) {
+  const auto block_size = model_->spec.kv_layout.block_size;
+  while (std::ssize(sequence.blocks) * block_size < n_tokens) {
+    HS_CHECK(!free_.empty());
+    sequence.blocks.push_back(free_.back());
+    free_.pop_back();
+  }
+}
+
+LanguageStep StepRunner::plan(const std::vector<Share>& shares) {
+  const int64_t block_size = model_->spec.kv_layout.block_size;
+  LanguageStep step;
+  step.cu_query.push_back(0);
+  for (const auto& [sequence, n] : shares) {
+    const int64_t row = std::ssize(step.token_ids);
+    const int64_t first = sequence->n_cached;
+    give_blocks(*sequence, first + n);
+    for (int64_t t = first; t < first + n; ++t) {
+      step.token_ids.push_back(sequence->tokens[static_cast<size_t>(t)]);
+      step.positions.push_back(static_cast<int32_t>(t));
+      step.slots.push_back(sequence->blocks[static_cast<size_t>(t / block_size)] * block_size + t % block_size);
+    }
+    add_image_rows(*sequence, first, n, row, model_->spec.dim, step);
+    sequence->n_cached += n;
+    step.cu_query.push_back(static_cast<int32_t>(row + n));
+    step.context_lens.push_back(static_cast<int32_t>(sequence->n_cached));
+    step.block_table_stride = std::max(step.block_table_stride, static_cast<int32_t>(sequence->blocks.size()));
+    if (sequence->n_cached == std::ssize(sequence->tokens)) {
+      step.sample_rows.push_back(static_cast<int32_t>(row + n - 1));
+      step.sampling.push_back({.temperature = 0.0F});
+    }
+  }
+  for (const auto& [sequence, n] : shares) {
+    const size_t begin = step.block_tables.size();
+    step.block_tables.insert(step.block_tables.end(), sequence->blocks.begin(), sequence->blocks.end());
+    step.block_tables.resize(begin + static_cast<size_t>(step.block_table_stride), 0);
+  }
+  return step;
+}
+
+void StepRunner::step(const std::vector<Share>& shares) {
+  const LanguageStep step = plan(shares);
+  std::vector<SampledToken> out(step.sample_rows.size());
+  HS_CHECK(model_->language->step(step, kv_.data(), n_blocks_, out).has_value());
+  size_t next = 0;
+  for (const auto& [sequence, n] : shares) {
+    if (sequence->n_cached == std::ssize(sequence->tokens)) sequence->tokens.push_back(out[next++].id);
+  }
+}
+
+std::vector<float> StepRunner::logits(const std::vector<Share>& shares) {
+  std::vector<float> logits;
+  HS_CHECK(model_->language->logits(plan(shares), kv_.data(), n_blocks_, logits).has_value());
+  return logits;
+}
+
+void StepRunner::generate(Sequence& sequence, int64_t n, int64_t chunk) {
+  while (std::ssize(sequence.tokens) - std::ssize(sequence.prompt.token_ids) < n) {
+    step({{&sequence, std::min(chunk, std::ssize(sequence.tokens) - sequence.n_cached)}});
+  }
+}
+
+std::vector<float> encode_images(Model& model, Device& device, std::span<const ImagePatches* const> images) {
+  int64_t rows = 0;
+  for (const auto* image : images) rows += model.vision->tokens_of(*image);
+  const auto n = static_cast<size_t>(rows * model.spec.dim);
+  Buffer buffer = must(device.allocate(n * sizeof(float)));
+  const Matrix out{buffer.data(), DType::kF32, rows, model.spec.dim, model.spec.dim};
+  HS_CHECK(model.vision->encode(images, out).has_value());
+  std::vector<float> values(n);
+  device.download(buffer.data(), values.data(), n * sizeof(float));
+  HS_CHECK(device.sync().has_value());
+  return values;
+}
+
+}  // namespace hs::test
