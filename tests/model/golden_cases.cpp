@@ -18,7 +18,8 @@ ChatInput read_chat(const nlohmann::json& messages) {
     out.role = message.at("role");
     for (const auto& part : message.at("content")) {
       const bool is_image = part.at("type") == "image";
-      out.parts.push_back({is_image ? ChatPart::Kind::kImage : ChatPart::Kind::kText, part.value("text", "")});
+      out.parts.push_back(
+          {is_image ? ChatPart::Kind::kImage : ChatPart::Kind::kText, part.value("text", "")});
     }
   }
   return chat;

@@ -1,5 +1,5 @@
-// The reference cases of tests/golden: messages and pictures, and what Hugging Face transformers makes of them
-// (see tests/golden/make_goldens.py).
+// The reference cases of tests/golden: messages and pictures, and what Hugging Face transformers
+// makes of them (see tests/golden/make_goldens.py).
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,19 @@ struct GoldenCase {
   ChatInput chat;
   std::vector<std::filesystem::path> image_files;
   std::vector<int32_t> input_ids;
-  std::vector<int32_t> greedy;      // tokens that pass over end tokens
+  std::vector<int32_t> greedy;       // tokens that pass over end tokens
   std::vector<double> greedy_leads;  // of each on the second-best
-  std::vector<float> pixel_values;  // (n images, 3, side, side); only of some cases
-  std::vector<float> image_embeds;  // (image tokens, dim); empty without pictures
-  std::vector<float> logits;        // (vocab rows) at the last prompt position
+  std::vector<float> pixel_values;   // (n images, 3, side, side); only of some cases
+  std::vector<float> image_embeds;   // (image tokens, dim); empty without pictures
+  std::vector<float> logits;         // (vocab rows) at the last prompt position
 };
 
 // The float32 tensor NAME of a file, or empty when it has none.
 std::vector<float> read_floats(const SafetensorsFile& file, const std::string& name);
 std::vector<std::byte> read_file(const std::filesystem::path& path);
 
-// Reads DIR/goldens.json and DIR/goldens.safetensors; pictures are in DIR/../cases. Aborts on damage.
+// Reads DIR/goldens.json and DIR/goldens.safetensors; pictures are in DIR/../cases. Aborts on
+// damage.
 std::vector<GoldenCase> load_golden_cases(const std::filesystem::path& dir);
 
 std::filesystem::path demo_model_dir();  // models/demo/llava

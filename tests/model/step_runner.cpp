@@ -13,9 +13,10 @@ Buffer must(Result<Buffer> buffer) {
   return std::move(*buffer);
 }
 
-// The part of each picture's rows that lies in tokens [first, first + n), as rows of the step from `row` on.
-void add_image_rows(const StepRunner::Sequence& sequence, int64_t first, int64_t n, int64_t row, int64_t dim,
-                    LanguageStep& step) {
+// The part of each picture's rows that lies in tokens [first, first + n), as rows of the step from
+// `row` on.
+void add_image_rows(const StepRunner::Sequence& sequence, int64_t first, int64_t n, int64_t row,
+                    int64_t dim, LanguageStep& step) {
   int64_t rows_before = 0;
   for (const auto& span : sequence.prompt.spans) {
     const int64_t begin = std::max<int64_t>(first, span.first);
@@ -24,7 +25,8 @@ void add_image_rows(const StepRunner::Sequence& sequence, int64_t first, int64_t
       const int64_t offset = (rows_before + begin - span.first) * dim;
       step.image_rows.push_back({row + begin - first, end - begin,
                                  static_cast<const float*>(sequence.image_rows.data()) + offset});
-      for (int64_t t = begin; t < end; ++t) step.token_ids[static_cast<size_t>(row + t - first)] = -1;
+      for (int64_t t = begin; t < end; ++t)
+        step.token_ids[static_cast<size_t>(row + t - first)] = -1;
     }
     rows_before += span.count;
   }
@@ -73,13 +75,15 @@ LanguageStep StepRunner::plan(const std::vector<Share>& shares) {
     for (int64_t t = first; t < first + n; ++t) {
       step.token_ids.push_back(sequence->tokens[static_cast<size_t>(t)]);
       step.positions.push_back(static_cast<int32_t>(t));
-      step.slots.push_back(sequence->blocks[static_cast<size_t>(t / block_size)] * block_size + t % block_size);
+      step.slots.push_back(sequence->blocks[static_cast<size_t>(t / block_size)] * block_size +
+                           t % block_size);
     }
     add_image_rows(*sequence, first, n, row, model_->spec.dim, step);
     sequence->n_cached += n;
     step.cu_query.push_back(static_cast<int32_t>(row + n));
     step.context_lens.push_back(static_cast<int32_t>(sequence->n_cached));
-    step.block_table_stride = std::max(step.block_table_stride, static_cast<int32_t>(sequence->blocks.size()));
+    step.block_table_stride =
+        std::max(step.block_table_stride, static_cast<int32_t>(sequence->blocks.size()));
     if (sequence->n_cached == std::ssize(sequence->tokens)) {
       step.sample_rows.push_back(static_cast<int32_t>(row + n - 1));
       step.sampling.push_back({.temperature = 0.0F});
@@ -87,7 +91,8 @@ LanguageStep StepRunner::plan(const std::vector<Share>& shares) {
   }
   for (const auto& [sequence, n] : shares) {
     const size_t begin = step.block_tables.size();
-    step.block_tables.insert(step.block_tables.end(), sequence->blocks.begin(), sequence->blocks.end());
+    step.block_tables.insert(step.block_tables.end(), sequence->blocks.begin(),
+                             sequence->blocks.end());
     step.block_tables.resize(begin + static_cast<size_t>(step.block_table_stride), 0);
   }
   return step;
@@ -99,7 +104,8 @@ void StepRunner::step(const std::vector<Share>& shares) {
   HS_CHECK(model_->language->step(step, kv_.data(), n_blocks_, out).has_value());
   size_t next = 0;
   for (const auto& [sequence, n] : shares) {
-    if (sequence->n_cached == std::ssize(sequence->tokens)) sequence->tokens.push_back(out[next++].id);
+    if (sequence->n_cached == std::ssize(sequence->tokens))
+      sequence->tokens.push_back(out[next++].id);
   }
 }
 
@@ -115,7 +121,8 @@ void StepRunner::generate(Sequence& sequence, int64_t n, int64_t chunk) {
   }
 }
 
-std::vector<float> encode_images(Model& model, Device& device, std::span<const ImagePatches* const> images) {
+std::vector<float> encode_images(Model& model, Device& device,
+                                 std::span<const ImagePatches* const> images) {
   int64_t rows = 0;
   for (const auto* image : images) rows += model.vision->tokens_of(*image);
   const auto n = static_cast<size_t>(rows * model.spec.dim);

@@ -1,5 +1,5 @@
-// Runs sequences through a LanguageModel step by step, with a paged cache whose blocks are handed out in no
-// particular order: a scheduler small enough to be read, for tests of the models.
+// Runs sequences through a LanguageModel step by step, with a paged cache whose blocks are handed
+// out in no particular order: a scheduler small enough to be read, for tests of the models.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class StepRunner {
     Buffer image_rows;            // embeddings of all its pictures, one after another
     std::vector<int32_t> tokens;  // prompt and output so far
     std::vector<int32_t> blocks;
-    int64_t n_cached = 0;         // tokens that have run
+    int64_t n_cached = 0;  // tokens that have run
 
     std::vector<int32_t> output() const {
       return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.token_ids.size()), tokens.end()};
@@ -36,9 +36,11 @@ class StepRunner {
   Sequence start(Prompt prompt);
   // Runs one step; sequences whose last token ran get one more, greedily.
   void step(const std::vector<Share>& shares);
-  // As step(), but gives the logits (rows of shares that reached their last token) and appends nothing.
+  // As step(), but gives the logits (rows of shares that reached their last token) and appends
+  // nothing.
   std::vector<float> logits(const std::vector<Share>& shares);
-  // Runs what is left of the prompt in pieces of `chunk` and then decodes until there are n output tokens.
+  // Runs what is left of the prompt in pieces of `chunk` and then decodes until there are n output
+  // tokens.
   void generate(Sequence& sequence, int64_t n, int64_t chunk);
 
  private:
@@ -53,6 +55,7 @@ class StepRunner {
 };
 
 // Image embeddings of patches, in host memory (rows, dim).
-std::vector<float> encode_images(Model& model, Device& device, std::span<const ImagePatches* const> images);
+std::vector<float> encode_images(Model& model, Device& device,
+                                 std::span<const ImagePatches* const> images);
 
 }  // namespace hs::test

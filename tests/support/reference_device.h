@@ -1,5 +1,6 @@
-// A device in plain loops with double sums: slow, obvious, and the oracle that other devices are compared with.
-// Weights and cache are rounded to bfloat16 where a model asks for it; activations are float32.
+// A device in plain loops with double sums: slow, obvious, and the oracle that other devices are
+// compared with. Weights and cache are rounded to bfloat16 where a model asks for it; activations
+// are float32.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +76,8 @@ class ReferenceOps final : public Ops {
     for (int64_t i = 0; i < x.rows; ++i) {
       double squares = 0;
       for (int64_t k = 0; k < x.cols; ++k) squares += square(row(x, i)[k]);
-      const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.cols) + static_cast<double>(eps));
+      const double scale =
+          1.0 / std::sqrt(squares / static_cast<double>(x.cols) + static_cast<double>(eps));
       for (int64_t k = 0; k < x.cols; ++k) {
         row(y, i)[k] = static_cast<float>(static_cast<double>(row(x, i)[k]) * scale) * w[k];
       }
@@ -90,7 +92,8 @@ class ReferenceOps final : public Ops {
       double mean = 0;
       for (int64_t k = 0; k < x.cols; ++k) mean += static_cast<double>(row(x, i)[k]) / n;
       double variance = 0;
-      for (int64_t k = 0; k < x.cols; ++k) variance += square(static_cast<double>(row(x, i)[k]) - mean) / n;
+      for (int64_t k = 0; k < x.cols; ++k)
+        variance += square(static_cast<double>(row(x, i)[k]) - mean) / n;
       const double scale = 1.0 / std::sqrt(variance + static_cast<double>(eps));
       for (int64_t k = 0; k < x.cols; ++k) {
         const double unit = (static_cast<double>(row(x, i)[k]) - mean) * scale;
@@ -135,8 +138,8 @@ class ReferenceOps final : public Ops {
     }
   }
 
-  void paged_attention(Matrix q, const void* kv, const KvLayout& layout, const AttentionBatch& batch,
-                       float scale, Matrix out) override {
+  void paged_attention(Matrix q, const void* kv, const KvLayout& layout,
+                       const AttentionBatch& batch, float scale, Matrix out) override {
     const int64_t d = layout.d_head;
     const int64_t n_heads = q.cols / d;
     for (int64_t s = 0; s < batch.n_seqs; ++s) {
@@ -165,8 +168,8 @@ class ReferenceOps final : public Ops {
     }
   }
 
-  void packed_attention(Matrix qkv, const int32_t* cu_seqlens, int64_t n_segments, int32_t n_heads, float scale,
-                        Matrix out) override {
+  void packed_attention(Matrix qkv, const int32_t* cu_seqlens, int64_t n_segments, int32_t n_heads,
+                        float scale, Matrix out) override {
     const int64_t width = qkv.cols / 3;
     const int64_t d = width / n_heads;
     for (int64_t s = 0; s < n_segments; ++s) {
@@ -174,8 +177,12 @@ class ReferenceOps final : public Ops {
       const int64_t n = cu_seqlens[s + 1] - first;
       for (int64_t i = 0; i < n; ++i) {
         for (int64_t h = 0; h < n_heads; ++h) {
-          const auto key = [&](int64_t t, int64_t e) { return row(qkv, first + t)[width + h * d + e]; };
-          const auto value = [&](int64_t t, int64_t e) { return row(qkv, first + t)[2 * width + h * d + e]; };
+          const auto key = [&](int64_t t, int64_t e) {
+            return row(qkv, first + t)[width + h * d + e];
+          };
+          const auto value = [&](int64_t t, int64_t e) {
+            return row(qkv, first + t)[2 * width + h * d + e];
+          };
           attend(row(qkv, first + i) + h * d, n, d, scale, key, value, row(out, first + i) + h * d);
         }
       }
@@ -228,13 +235,20 @@ class ReferenceOps final : public Ops {
 
   static double apply(Epilogue epilogue, double x) {
     switch (epilogue) {
-      case Epilogue::kNone: return x;
-      case Epilogue::kGeluErf: return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+      case Epilogue::kNone:
+        return x;
+      case Epilogue::kGeluErf:
+        return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
       case Epilogue::kGeluTanh:
-        return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
-      case Epilogue::kQuickGelu: return x / (1.0 + std::exp(-1.702 * x));
-      case Epilogue::kSilu: return x / (1.0 + std::exp(-x));
-      case Epilogue::kRelu: return std::max(x, 0.0);
+        return 0.5 * x *
+               (1.0 +
+                std::tanh(std::sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+      case Epilogue::kQuickGelu:
+        return x / (1.0 + std::exp(-1.702 * x));
+      case Epilogue::kSilu:
+        return x / (1.0 + std::exp(-x));
+      case Epilogue::kRelu:
+        return std::max(x, 0.0);
     }
     return x;
   }
@@ -249,13 +263,14 @@ class ReferenceOps final : public Ops {
   }
 
   template <typename Key, typename Value>
-  static void attend(const float* q, int64_t n, int64_t d, float scale, const Key& key, const Value& value,
-                     float* out) {
+  static void attend(const float* q, int64_t n, int64_t d, float scale, const Key& key,
+                     const Value& value, float* out) {
     std::vector<double> weights(static_cast<size_t>(n));
     double top = -std::numeric_limits<double>::infinity();
     for (int64_t t = 0; t < n; ++t) {
       double dot = 0;
-      for (int64_t e = 0; e < d; ++e) dot += static_cast<double>(q[e]) * static_cast<double>(key(t, e));
+      for (int64_t e = 0; e < d; ++e)
+        dot += static_cast<double>(q[e]) * static_cast<double>(key(t, e));
       weights[static_cast<size_t>(t)] = dot * static_cast<double>(scale);
       top = std::max(top, weights[static_cast<size_t>(t)]);
     }
@@ -264,7 +279,8 @@ class ReferenceOps final : public Ops {
     std::vector<double> sums(static_cast<size_t>(d));
     for (int64_t t = 0; t < n; ++t) {
       for (int64_t e = 0; e < d; ++e) {
-        sums[static_cast<size_t>(e)] += weights[static_cast<size_t>(t)] / total * static_cast<double>(value(t, e));
+        sums[static_cast<size_t>(e)] +=
+            weights[static_cast<size_t>(t)] / total * static_cast<double>(value(t, e));
       }
     }
     for (int64_t e = 0; e < d; ++e) out[e] = static_cast<float>(sums[static_cast<size_t>(e)]);
@@ -283,10 +299,12 @@ class ReferenceDevice final : public Device {
     const size_t padded = std::max<size_t>(64, (bytes + 63) / 64 * 64);
     void* data = ::operator new(padded, std::align_val_t{64});
     std::memset(data, 0, padded);
-    return Buffer({}, data, bytes, [](void* p, size_t) { ::operator delete(p, std::align_val_t{64}); });
+    return Buffer({}, data, bytes,
+                  [](void* p, size_t) { ::operator delete(p, std::align_val_t{64}); });
   }
 
-  Result<OwnedWeight> pack_weight(std::span<const WeightPart> parts, int64_t in_dim, DType dtype) override {
+  Result<OwnedWeight> pack_weight(std::span<const WeightPart> parts, int64_t in_dim,
+                                  DType dtype) override {
     int64_t out_dim = 0;
     for (const auto& part : parts) out_dim += part.n_rows;
     auto buffer = allocate(static_cast<size_t>(out_dim * in_dim) * sizeof(float));
@@ -303,8 +321,12 @@ class ReferenceDevice final : public Device {
     return weight;
   }
 
-  void upload(const void* host, void* device, size_t bytes) override { std::memcpy(device, host, bytes); }
-  void download(const void* device, void* host, size_t bytes) override { std::memcpy(host, device, bytes); }
+  void upload(const void* host, void* device, size_t bytes) override {
+    std::memcpy(device, host, bytes);
+  }
+  void download(const void* device, void* host, size_t bytes) override {
+    std::memcpy(host, device, bytes);
+  }
   Status sync() override { return {}; }
 
   int64_t n_allocations() const { return n_allocations_; }
