@@ -2,10 +2,10 @@
 
     python tests/media/make_image_cases.py        # needs pillow, numpy, transformers, torch
 
-files/NAME holds the pictures; cases.json lists them. Decoded pixels are kept raw in pixels.bin (a case gives offset and
-size); results of resizing and of the CLIP processor, which are equal bit for bit, are kept as SHA-256. Sources of
-resizing are computed by `pattern`, which tests/media/patterns.h repeats. Every expectation is Pillow's or, where Pillow
-clips or refuses (16 bits), the formula written here.
+files/NAME holds the pictures; cases.json lists them. Decoded pixels are kept raw in pixels.bin (a case gives its
+offset); results of resizing and of the CLIP processor, which are equal bit for bit, are kept as SHA-256. Sources
+of resizing are computed by `pattern`, which tests/media/patterns.h repeats. Every expectation is Pillow's
+or, where Pillow clips or refuses (16 bits), the formula written here.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ pixels = bytearray()
 
 
 def pattern(name: str, width: int, height: int) -> np.ndarray:
-    """Pixels (height, width, 3) of a formula that C++ repeats: hashed noise, or a checkerboard over a gradient."""
+    """Pixels (height, width, 3) by a formula that C++ repeats: hashed noise, or a checkerboard."""
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(3), indexing="ij")
     if name == "noise":
         h = (((y * width + x) * 3 + c) * 2654435761 & 0xFFFFFFFF).astype(np.uint64)
@@ -180,7 +180,7 @@ ADAM7 = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (
 
 
 def png(samples: np.ndarray, colour: int, depth: int, extra: tuple = (), interlaced: bool = False) -> bytes:
-    """Encode a PNG of any colour type and depth; `extra` chunks go before the pixels, which fill two chunks."""
+    """Encode a PNG of any colour type and depth; `extra` chunks go before the two of the pixels."""
     height, width, _ = samples.shape
     parts = [samples[y::dy, x::dx] for x, y, dx, dy in (ADAM7 if interlaced else WHOLE)]
     packed = zlib.compress(b"".join(pack_rows(part, depth) for part in parts if part.size), 9)
@@ -215,7 +215,8 @@ def png_grey_and_colour(noise) -> None:
         values = noise(depth, 1)
         for interlaced in (False, True):
             data = png(values, 0, depth, interlaced=interlaced)
-            add_decode(f"grey_{depth}{'_interlaced' * interlaced}.png", data, grey(to_8_bits(values, depth)), 0)
+            name = f"grey_{depth}{'_interlaced' * interlaced}.png"
+            add_decode(name, data, grey(to_8_bits(values, depth)), 0)
         key = int(values[3, 4, 0])
         data = png(values, 0, depth, (chunk(b"tRNS", struct.pack(">H", key)),))
         alpha = np.where(values == key, 0, 2**depth - 1)
@@ -262,8 +263,8 @@ def png_cases() -> None:
     add_decode("side_chunks.png", png(rgb, 2, 8, tuple(side)), rgb, 0)
     add_decode("one_pixel.png", png(rgb[:1, :1], 2, 8), rgb[:1, :1], 0)
     add_decode("animation_1_frame.png", png(rgb, 2, 8, (chunk(b"acTL", struct.pack(">II", 1, 0)),)), rgb, 0)
-    # What Pillow reads well must agree with the formulas above. It clips 16 bits, and takes the key of 2-bit and 4-bit
-    # grey for an 8-bit value.
+    # What Pillow reads well must agree with the formulas above. It clips 16 bits, and takes the key of 2-bit and
+    # 4-bit grey for an 8-bit value.
     unlike = ("16", "grey_2_key", "grey_4_key", "animation")
     for case in cases["decode"]:
         name, size = case["file"], case["width"] * case["height"] * 3
@@ -272,7 +273,8 @@ def png_cases() -> None:
             assert np.array_equal(as_pillow((FILES / name).read_bytes()).reshape(-1), kept), name
     broken = (chunk(b"iCCP", b"broken"), chunk(b"zTXt", b"k\0\0not deflate"), chunk(b"gAMA", b"short"))
     add_decode("broken_side_chunks.png", png(rgb, 2, 8, broken), rgb, 0)
-    (FILES / "animation_2_frames.png").write_bytes(png(rgb, 2, 8, (chunk(b"acTL", struct.pack(">II", 2, 0)),)))
+    two_frames = (chunk(b"acTL", struct.pack(">II", 2, 0)),)
+    (FILES / "animation_2_frames.png").write_bytes(png(rgb, 2, 8, two_frames))
 
 
 def foreign_files() -> None:
@@ -336,7 +338,8 @@ def patches_of(values: np.ndarray, patch: int) -> np.ndarray:
 
 def add_clip(source: dict, image: Image.Image, patch: int, **options) -> None:
     """Keep one run of the CLIP processor."""
-    values = CLIPImageProcessorPil(**options)(image, return_tensors="np")["pixel_values"][0].astype(np.float32)
+    processor = CLIPImageProcessorPil(**options)
+    values = processor(image, return_tensors="np")["pixel_values"][0].astype(np.float32)
     patches = patches_of(values, patch)
     at = np.linspace(0, patches.size - 1, 9).astype(int)
     cases["clip"].append(
@@ -351,7 +354,18 @@ def add_clip(source: dict, image: Image.Image, patch: int, **options) -> None:
     )
 
 
-CLIP_SIZES = [(1, 1), (2, 1), (19, 500), (37, 31), (112, 112), (231, 118), (97, 243), (150, 700), (640, 480), (1023, 767)]
+CLIP_SIZES = [
+    (1, 1),
+    (2, 1),
+    (19, 500),
+    (37, 31),
+    (112, 112),
+    (231, 118),
+    (97, 243),
+    (150, 700),
+    (640, 480),
+    (1023, 767),
+]
 
 
 def clip_cases() -> None:
@@ -359,8 +373,9 @@ def clip_cases() -> None:
     small = {"size": {"shortest_edge": 112}, "crop_size": {"height": 112, "width": 112}}
     full = {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}}
     for size in CLIP_SIZES:
+        image = Image.fromarray(pattern("noise", *size))
         for options in (small, full):
-            add_clip({"pattern": "noise", "from": size}, Image.fromarray(pattern("noise", *size)), 14, **options)
+            add_clip({"pattern": "noise", "from": size}, image, 14, **options)
     odd = {"size": {"shortest_edge": 61}, "crop_size": {"height": 84, "width": 70}}
     image = Image.fromarray(pattern("checker", 90, 75))
     for options in (
