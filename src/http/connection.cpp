@@ -23,6 +23,8 @@ HttpConnection::HttpConnection(HttpConnectionHost& host, std::unique_ptr<TcpStre
       deadline_timer_(host.loop, [this] { on_deadline_timer(); }),
       tick_timer_(host.loop, [this] { on_tick(); }) {
   stream_->set_events(this);
+  if (host.limits.socket_send_bytes > 0)
+    stream_->set_send_buffer_bytes(host.limits.socket_send_bytes);
 }
 
 HttpConnection::~HttpConnection() {
@@ -365,9 +367,10 @@ void HttpConnection::on_tick() {
 
 bool HttpConnection::is_stalled(int64_t now_us) {
   const size_t queued = queued_bytes();
+  const size_t taken = given_bytes_ - stream_->unacknowledged_bytes();
   const int64_t patience_us = host_.limits.stall_timeout_ms * 1000;
-  if (given_bytes_ - queued != taken_bytes_ || progress_us_ == 0 || queued == 0) {
-    taken_bytes_ = given_bytes_ - queued;
+  if (taken != taken_bytes_ || progress_us_ == 0 || queued == 0) {
+    taken_bytes_ = taken;
     progress_us_ = now_us;
   }
   const bool over_cap = state_ == State::kAnswering && queued > host_.limits.write_bytes_max;

@@ -131,7 +131,7 @@ class HttpConnection final : public TcpEvents {
 
   // Sending and watching.
   size_t given_bytes_ = 0;  // to the stream, ever
-  size_t taken_bytes_ = 0;  // by the client's socket, when last looked at
+  size_t taken_bytes_ = 0;  // acknowledged by the client, when last looked at
   int64_t progress_us_ = 0;
   int64_t over_cap_since_us_ = 0;  // 0: not over
   bool doomed_ = false;            // to be closed at the next tick

@@ -28,6 +28,8 @@ struct HttpLimits {
   size_t write_bytes_max = 256 * 1024;
   size_t write_bytes_hard_max = 4 * 1024 * 1024;
   int64_t stall_timeout_ms = 30'000;
+  int socket_send_bytes =
+      256 * 1024;  // what the kernel may hold besides, for each connection; 0: its own choice
 
   // Requests sent ahead of an answer wait here; a full buffer stops reading.
   size_t read_ahead_bytes_max = 64 * 1024;

@@ -13,6 +13,8 @@ namespace {
 // Larger bodies grow as they arrive: an announced length alone costs no memory.
 constexpr size_t kBodyReserveMax = 1 << 20;
 
+constexpr std::string_view kUnknownCoding = "Only the Transfer-Encoding 'chunked' is known.";
+
 bool is_token_char(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
          std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
@@ -164,7 +166,7 @@ void HttpParser::refuse_llhttp_error(llhttp_errno_t error, std::string_view byte
       refuse(400, "The request body's chunks are malformed.");
       return;
     case HPE_INVALID_TRANSFER_ENCODING:
-      refuse(501, "This Transfer-Encoding is not known.");
+      refuse(501, kUnknownCoding);
       return;
     default:
       refuse(400, "The request is malformed.");
@@ -273,7 +275,7 @@ int HttpParser::finish_transfer_headers() {
     if (http10_) return refuse(400, "HTTP/1.0 has no Transfer-Encoding.");
     if (count_headers(request_, "transfer-encoding") > 1 ||
         !equals_ignoring_case(request_.header("transfer-encoding"), "chunked"))
-      return refuse(501, "Only the Transfer-Encoding 'chunked' is known.");
+      return refuse(501, kUnknownCoding);
     if (count_headers(request_, "content-length") > 0)
       return refuse(400, "Content-Length and Transfer-Encoding exclude each other.");
   }

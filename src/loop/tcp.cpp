@@ -1,8 +1,10 @@
 #include "loop/tcp.h"
 
 #include <fmt/format.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <uv.h>
 
 #include <algorithm>
@@ -149,6 +151,15 @@ void TcpStream::write(std::string bytes) {
 
 size_t TcpStream::queued_bytes() const {
   return uv_stream_get_write_queue_size(handle_->stream());
+}
+
+size_t TcpStream::unacknowledged_bytes() const {
+  uv_os_fd_t fd = -1;
+  int held = 0;
+  if (uv_fileno(reinterpret_cast<const uv_handle_t*>(&handle_->tcp), &fd) != 0 ||
+      ioctl(fd, SIOCOUTQ, &held) != 0)
+    held = 0;
+  return queued_bytes() + static_cast<size_t>(held);
 }
 
 void TcpStream::shutdown() {

@@ -54,6 +54,8 @@ class TcpStream {
   void write(std::string bytes);
   // Bytes given to write() that the operating system has not taken yet.
   size_t queued_bytes() const;
+  // The same plus what the operating system holds until the peer has acknowledged it.
+  size_t unacknowledged_bytes() const;
 
   // Tells the peer, after what is queued, that no more will come. Reading goes on. Nothing may be
   // written after it.

@@ -77,10 +77,4 @@ class TestHandler final : public HttpHandler {
   }
 };
 
-// Whether a whole HTTP/1.1 answer with a Content-Length, or a last chunk, has arrived; for waiting
-// only.
-inline bool has_answer(std::string_view received, std::string_view end) {
-  return received.find("\r\n\r\n") != received.npos && received.ends_with(end);
-}
-
 }  // namespace hs::test

@@ -27,7 +27,10 @@ class TcpClient final : public TcpEvents {
   }
   bool ended() const { return eof || broken; }
 
-  void on_read(std::string_view bytes) override { received += bytes; }
+  void on_read(std::string_view bytes) override {
+    received += bytes;
+    if (reads_once) stream->stop_reading();
+  }
   void on_eof() override { eof = true; }
   void on_broken(std::string_view why) override {
     broken = true;
@@ -39,6 +42,7 @@ class TcpClient final : public TcpEvents {
   std::string received;
   std::string reason;
   bool connected = false, eof = false, broken = false, drained = false;
+  bool reads_once = false;  // stops after each piece, until told to read again
 };
 
 }  // namespace hs::test
