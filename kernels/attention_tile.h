@@ -12,7 +12,7 @@
 
 namespace hs::HS_ISA_NS {
 
-constexpr int64_t kTileRowsMax = 96;
+constexpr int64_t kTileRowsMax = 192;
 
 // The work area of one worker.
 struct TileMemory {
@@ -20,6 +20,7 @@ struct TileMemory {
   float* keys = nullptr;    // (d, kKeyBlock)
   float* values = nullptr;  // (kKeyBlock, d_padded)
   float* scores = nullptr;  // (kTileRowsMax, kKeyBlock)
+  float* top = nullptr;     // (kTileRowsMax), the largest scores of a block
   SoftmaxState part;        // of one stretch of keys
   SoftmaxState whole;       // of all of them
 };
@@ -36,7 +37,7 @@ HS_INLINE SoftmaxState state_in(float* memory, int64_t rows, int64_t d) {
 
 HS_INLINE size_t tile_bytes(int64_t d) {
   const int64_t floats = kTileRowsMax * d + d * kKeyBlock + kKeyBlock * round_up(d, kLanes) +
-                         kTileRowsMax * kKeyBlock + 2 * state_floats(kTileRowsMax, d);
+                         kTileRowsMax * (kKeyBlock + 1) + 2 * state_floats(kTileRowsMax, d);
   return static_cast<size_t>(floats) * sizeof(float);
 }
 
@@ -46,7 +47,8 @@ HS_INLINE TileMemory tile_memory(std::byte* area, int64_t d) {
   m.keys = m.q + kTileRowsMax * d;
   m.values = m.keys + d * kKeyBlock;
   m.scores = m.values + kKeyBlock * round_up(d, kLanes);
-  float* states = m.scores + kTileRowsMax * kKeyBlock;
+  m.top = m.scores + kTileRowsMax * kKeyBlock;
+  float* states = m.top + kTileRowsMax;
   m.part = state_in(states, kTileRowsMax, d);
   m.whole = state_in(states + state_floats(kTileRowsMax, d), kTileRowsMax, d);
   return m;
@@ -70,6 +72,29 @@ static void load_queries(const Tile& tile, const float* q, int64_t stride, float
   }
 }
 
+// Turns the scores of a block into weights, for the rows of tokens first_token and later. Pass by
+// pass over all rows, so that the rows' chains of dependent operations overlap.
+static void soften(const Tile& tile, const TileMemory& m, int64_t begin, int64_t n_keys,
+                   int64_t first_token, const SoftmaxState& state) {
+  const auto seen_by = [&](int64_t token) __attribute__((always_inline)) {
+    const int64_t seen = tile.first_seen + token - begin;
+    return seen < n_keys ? seen : n_keys;
+  };
+  const int64_t heads = tile.heads;
+  for (int64_t t = first_token; t < tile.n_tokens; ++t) {
+    for (int64_t r = t * heads; r < (t + 1) * heads; ++r) {
+      m.top[r] = mask_and_find_top(m.scores + r * kKeyBlock, seen_by(t));
+    }
+  }
+  raise_largest(state, first_token * heads, tile.rows(), m.top);
+  for (int64_t t = first_token; t < tile.n_tokens; ++t) {
+    for (int64_t r = t * heads; r < (t + 1) * heads; ++r) {
+      add_weights(state, r, m.scores + r * kKeyBlock, seen_by(t), n_keys);
+      scale_acc(state, r, m.top[r]);
+    }
+  }
+}
+
 // Adds one block of keys, the first of which is key `begin`, to the rows that see any of it.
 static void attend_block(const Tile& tile, const TileMemory& m, int64_t begin, int64_t n_keys,
                          const SoftmaxState& state) {
@@ -85,12 +110,7 @@ static void attend_block(const Tile& tile, const TileMemory& m, int64_t begin, i
                            .c = scores,
                            .ldc = kKeyBlock};
   small_gemm(score, rows, round_up(n_keys, kLanes));
-  for (int64_t t = blind_tokens; t < tile.n_tokens; ++t) {
-    const int64_t seen = tile.first_seen + t - begin;
-    for (int64_t r = t * tile.heads; r < (t + 1) * tile.heads; ++r) {
-      add_scores(state, r, m.scores + r * kKeyBlock, seen < n_keys ? seen : n_keys, n_keys);
-    }
-  }
+  soften(tile, m, begin, n_keys, blind_tokens, state);
   const SmallGemm mix = {.k_len = n_keys,
                          .a = scores,
                          .lda = kKeyBlock,
@@ -107,12 +127,20 @@ static void attend_block(const Tile& tile, const TileMemory& m, int64_t begin, i
 template <typename T, typename Find>
 HS_INLINE void attend_range(const Tile& tile, const TileMemory& m, int64_t begin, int64_t end,
                             const Find& find, const SoftmaxState& state) {
+  KeyRows<T> blocks[2];  // the one in work and the next
+  const auto find_block = [&](int64_t key) __attribute__((always_inline)) {
+    KeyRows<T>& block = blocks[key / kKeyBlock % 2];
+    const int64_t left = key < end ? end - key : 0;
+    block.n_keys = left < kKeyBlock ? left : kKeyBlock;
+    if (left > 0) find(key, block);
+  };
+  find_block(begin);
   for (int64_t key = begin; key < end; key += kKeyBlock) {
-    KeyRows<T> block;
-    block.n_keys = end - key < kKeyBlock ? end - key : kKeyBlock;
-    find(key, block);
-    load_keys(block, tile.d, m.keys);
-    load_values(block, tile.d, m.values);
+    find_block(key + kKeyBlock);
+    KeyRows<T>& block = blocks[key / kKeyBlock % 2];
+    const KeyRows<T>& next = blocks[(key / kKeyBlock + 1) % 2];
+    load_keys(block, next, tile.d, m.keys);
+    load_values(block, next, tile.d, m.values);
     attend_block(tile, m, key, block.n_keys, state);
   }
 }

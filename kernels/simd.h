@@ -1,8 +1,9 @@
 // One vector of float32 at the width of the instruction set the file is compiled for.
 //
-// Include only from *_cpu.cpp files. They are compiled once for each level with HS_ISA set; everything they
-// define must stand in namespace HS_ISA_NS, so that no function built for a wide level can be linked in place of
-// a baseline one. For the same reason such files use no std:: template that is not certain to be inlined.
+// Include only from *_cpu.cpp files. They are compiled once for each level with HS_ISA set;
+// everything they define must stand in namespace HS_ISA_NS, so that no function built for a wide
+// level can be linked in place of a baseline one. For the same reason such files use no std::
+// template that is not certain to be inlined.
 #pragma once
 
 #include <immintrin.h>
@@ -35,9 +36,14 @@ HS_INLINE F32 load(const float* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-HS_INLINE void store(float* p, F32 v) { std::memcpy(p, &v, sizeof v); }
-// Minus zero, since x - 0 is x for every x and compiles to a broadcast alone; 0 + x would turn -0 into +0.
-HS_INLINE F32 splat(float x) { return x - F32{}; }
+HS_INLINE void store(float* p, F32 v) {
+  std::memcpy(p, &v, sizeof v);
+}
+// Minus zero, since x - 0 is x for every x and compiles to a broadcast alone; 0 + x would turn -0
+// into +0.
+HS_INLINE F32 splat(float x) {
+  return x - F32{};
+}
 
 // bfloat16 is the upper half of a float32.
 HS_INLINE F32 load_bf16(const uint16_t* p) {
@@ -59,19 +65,45 @@ HS_INLINE void store_bf16(uint16_t* p, F32 v) {
   std::memcpy(p, &half, sizeof half);
 }
 
-HS_INLINE F32 fma(F32 a, F32 b, F32 c) { return a * b + c; }  // contracted to one instruction where there is one
-HS_INLINE F32 max(F32 a, F32 b) { return a > b ? a : b; }
-HS_INLINE F32 min(F32 a, F32 b) { return a < b ? a : b; }
+HS_INLINE F32 fma(F32 a, F32 b, F32 c) {
+  return a * b + c;
+}  // contracted to one instruction where there is one
+HS_INLINE F32 max(F32 a, F32 b) {
+  return a > b ? a : b;
+}
+HS_INLINE F32 min(F32 a, F32 b) {
+  return a < b ? a : b;
+}
 
+// Lane i of the result is lane i ^ Step.
+template <int Step>
+HS_INLINE F32 swap_lanes(F32 v) {
+  I32 from;
+  for (int i = 0; i < kLanes; ++i) from[i] = i ^ Step;
+  return __builtin_shuffle(v, from);
+}
+// Halves are added (compared) until one lane is left.
 HS_INLINE float sum(F32 v) {
-  float s = 0;
-  for (int i = 0; i < kLanes; ++i) s += v[i];
-  return s;
+#if defined(__AVX512F__)
+  v = v + swap_lanes<8>(v);
+#endif
+#if defined(__AVX2__)
+  v = v + swap_lanes<4>(v);
+#endif
+  v = v + swap_lanes<2>(v);
+  v = v + swap_lanes<1>(v);
+  return v[0];
 }
 HS_INLINE float max_lane(F32 v) {
-  float m = v[0];
-  for (int i = 1; i < kLanes; ++i) m = v[i] > m ? v[i] : m;
-  return m;
+#if defined(__AVX512F__)
+  v = max(v, swap_lanes<8>(v));
+#endif
+#if defined(__AVX2__)
+  v = max(v, swap_lanes<4>(v));
+#endif
+  v = max(v, swap_lanes<2>(v));
+  v = max(v, swap_lanes<1>(v));
+  return v[0];
 }
 
 }  // namespace hs::HS_ISA_NS

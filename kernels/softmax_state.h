@@ -24,38 +24,53 @@ HS_INLINE float exp_one(float x) {
   return exp(splat(x))[0];
 }
 
-// Takes n >= 1 scores into row r: turns them into weights in place, makes the weights from n to
-// n_all zero, and scales what was there before; the caller then adds weights x values to acc.
-// scores has room for whole vectors.
-static void add_scores(const SoftmaxState& s, int64_t r, float* scores, int64_t n, int64_t n_all) {
-  F32 top = splat(-__builtin_inff());
+// The largest of n >= 1 scores; those from n to the end of the last vector become -infinity.
+HS_INLINE float mask_and_find_top(float* scores, int64_t n) {
+  const F32 lowest = splat(-__builtin_inff());
+  F32 top = lowest;
   int64_t j = 0;
   for (; j + kLanes <= n; j += kLanes) top = max(load(scores + j), top);
   if (j < n) {
-    const F32 tail =
-        lane_numbers() < static_cast<int32_t>(n - j) ? load(scores + j) : splat(-__builtin_inff());
+    const F32 tail = lane_numbers() < static_cast<int32_t>(n - j) ? load(scores + j) : lowest;
     store(scores + j, tail);
     top = max(tail, top);
   }
-  const float before = s.largest[r];
-  const float block_top = max_lane(top);
-  const float largest = block_top > before ? block_top : before;
+  return max_lane(top);
+}
+
+// Rows first .. rows-1 may now reach top[r]: raises `largest` to it, scales the sum, and leaves the
+// factor for acc in top[r].
+static void raise_largest(const SoftmaxState& s, int64_t first, int64_t rows, float* top) {
+  for (int64_t r = first; r < rows; r += kLanes) {
+    const int64_t n = rows - r < kLanes ? rows - r : kLanes;
+    const F32 before = load_n(s.largest + r, n);
+    const F32 largest = max(load_n(top + r, n), before);
+    const F32 shrink = exp(before - largest);
+    store_n(s.largest + r, largest, n);
+    store_n(s.sum + r, load_n(s.sum + r, n) * shrink, n);
+    store_n(top + r, shrink, n);
+  }
+}
+
+// Turns n scores of row r into weights, adds their sum, and makes the weights from n to n_all zero.
+HS_INLINE void add_weights(const SoftmaxState& s, int64_t r, float* scores, int64_t n,
+                           int64_t n_all) {
+  const F32 largest = splat(s.largest[r]);
   F32 total{};
-  for (j = 0; j < n; j += kLanes) {
+  int64_t j = 0;
+  for (; j < n; j += kLanes) {
     const F32 weight = exp(load(scores + j) - largest);
     store(scores + j, weight);
     total += weight;
   }
   for (; j < n_all; j += kLanes) store(scores + j, F32{});
-  if (largest != before) {
-    const float shrink = exp_one(before - largest);
-    s.largest[r] = largest;
-    s.sum[r] *= shrink;
-    for (int64_t i = 0; i < s.width; i += kLanes) {
-      store(s.acc + r * s.width + i, load(s.acc + r * s.width + i) * shrink);
-    }
-  }
   s.sum[r] += sum(total);
+}
+
+HS_INLINE void scale_acc(const SoftmaxState& s, int64_t r, float factor) {
+  if (factor == 1.0F) return;
+  float* acc = s.acc + r * s.width;
+  for (int64_t i = 0; i < s.width; i += kLanes) store(acc + i, load(acc + i) * factor);
 }
 
 // into += from, for one row each. Not inlined, so that every caller gets the same roundings.
