@@ -37,7 +37,7 @@ constexpr int stream_panels(int rows) {
 
 constexpr int64_t kPrefetchBytes = 1536;  // ahead of a streamed panel
 constexpr int64_t kItemBytes = 96 << 10;  // weights of a streamed item
-constexpr int64_t kBlockRows = 96;        // rows of an item with many rows
+constexpr int64_t kBlockTiles = 16;       // tiles of rows in an item, at most
 constexpr int64_t kBlockPanels = 16;      // panels of such an item, at most
 constexpr int64_t kStreamBytes =
     256 << 10;  // x of a block up to this size is passed over once for each panel
@@ -52,16 +52,54 @@ HS_INLINE int64_t max64(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// Rows [0, R) times panels [first, end), all of k at once.
+// Copies elements [first_x, first_x + n_x) of R rows side by side.
 template <typename W, int R>
-static void stream_panels_of(const LinearParams& params, const typename W::X* x, int64_t x_stride,
-                             int64_t n_x, int64_t first, int64_t end) {
+static void interleave(const float* x, int64_t x_stride, int64_t in_dim, int64_t first_x,
+                       int64_t n_x, typename W::X* out) {
+  for (int64_t i = 0; i < n_x; ++i) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      out[i * R + r] = W::element(x + r * x_stride, in_dim, first_x + i);
+    }
+  }
+}
+
+// n_rows <= kTileRows, from first_row.
+template <typename W>
+static void interleave_rows(const LinearParams& params, int64_t first_row, int64_t n_rows,
+                            int64_t first_x, int64_t n_x, typename W::X* out) {
+  const float* x = params.x + first_row * params.x_stride;
+  const int64_t stride = params.x_stride;
+  const int64_t in_dim = params.weight.in_dim;
+  switch (n_rows) {
+    case 1:
+      return interleave<W, 1>(x, stride, in_dim, first_x, n_x, out);
+    case 2:
+      return interleave<W, 2>(x, stride, in_dim, first_x, n_x, out);
+    case 3:
+      return interleave<W, 3>(x, stride, in_dim, first_x, n_x, out);
+#if defined(__AVX2__)
+    case 4:
+      return interleave<W, 4>(x, stride, in_dim, first_x, n_x, out);
+    case 5:
+      return interleave<W, 5>(x, stride, in_dim, first_x, n_x, out);
+    case 6:
+      return interleave<W, 6>(x, stride, in_dim, first_x, n_x, out);
+#endif
+    default:
+      return;
+  }
+}
+
+// Rows [0, R) times panels [first, end), all of k at once. x: (n_x, R).
+template <typename W, int R>
+static void stream_panels_of(const LinearParams& params, const typename W::X* x, int64_t n_x,
+                             int64_t first, int64_t end) {
   constexpr int kPanels = stream_panels(R);
   constexpr int64_t kPanelSums = R * WeightLayout::kPanelRows;
   alignas(64) float sums[kPanels * kPanelSums];
   const WeightLayout layout{W::kDType, params.weight.out_dim, params.weight.in_dim};
   TileArgs<W> args{.x = x,
-                   .x_stride = x_stride,
                    .n_x = n_x,
                    .panel_bytes = static_cast<int64_t>(layout.panel_bytes()),
                    .sums = sums,
@@ -86,9 +124,18 @@ static void stream_panels_of(const LinearParams& params, const typename W::X* x,
 
 // n_rows <= kTileRows.
 template <typename W>
-static void linear_stream(const LinearParams& params, const typename W::X* x, int64_t x_stride,
-                          int64_t n_x, Team& team) {
+static void linear_stream(const LinearParams& params, Team& team) {
+  using X = typename W::X;
   const WeightLayout layout{W::kDType, params.weight.out_dim, params.weight.in_dim};
+  const int64_t n_x = ceil_div(params.weight.in_dim, W::kKPerX);
+  const X* x = nullptr;
+  if constexpr (W::kXIsFloat) x = params.x;
+  if (params.n_rows > 1 || !W::kXIsFloat) {
+    X* packed =
+        reinterpret_cast<X*>(team.scratch(0, static_cast<size_t>(n_x * params.n_rows) * sizeof(X)));
+    interleave_rows<W>(params, 0, params.n_rows, 0, n_x, packed);
+    x = packed;
+  }
   const int64_t n_panels = layout.n_panels();
   constexpr int64_t kGroup = stream_panels(1);  // a multiple of what other row counts take
   int64_t per_item = max64(kItemBytes / static_cast<int64_t>(layout.panel_bytes()), 1);
@@ -99,18 +146,18 @@ static void linear_stream(const LinearParams& params, const typename W::X* x, in
     const int64_t end = min64(first + per_item, n_panels);
     switch (params.n_rows) {
       case 1:
-        return stream_panels_of<W, 1>(params, x, x_stride, n_x, first, end);
+        return stream_panels_of<W, 1>(params, x, n_x, first, end);
       case 2:
-        return stream_panels_of<W, 2>(params, x, x_stride, n_x, first, end);
+        return stream_panels_of<W, 2>(params, x, n_x, first, end);
       case 3:
-        return stream_panels_of<W, 3>(params, x, x_stride, n_x, first, end);
+        return stream_panels_of<W, 3>(params, x, n_x, first, end);
 #if defined(__AVX2__)
       case 4:
-        return stream_panels_of<W, 4>(params, x, x_stride, n_x, first, end);
+        return stream_panels_of<W, 4>(params, x, n_x, first, end);
       case 5:
-        return stream_panels_of<W, 5>(params, x, x_stride, n_x, first, end);
+        return stream_panels_of<W, 5>(params, x, n_x, first, end);
       case 6:
-        return stream_panels_of<W, 6>(params, x, x_stride, n_x, first, end);
+        return stream_panels_of<W, 6>(params, x, n_x, first, end);
 #endif
       default:
         return;
@@ -119,53 +166,68 @@ static void linear_stream(const LinearParams& params, const typename W::X* x, in
   team.run(ceil_div(n_panels, per_item), work);
 }
 
-// How many rows are cut into how many items; a pure function of sizes.
+// How many rows are cut into how many items; a pure function of sizes. Rows are grouped in tiles,
+// all of a size but for one row; an item takes some tiles and some panels.
 struct BlockPlan {
   int64_t n_rows = 0;
   int64_t n_panels = 0;
   int64_t n_x = 0;
   int64_t chunk_x = 0;  // elements of x in a chunk of k
   int64_t n_chunks = 0;
-  int64_t block_rows = 0;
+  int64_t n_tiles = 0;
+  int64_t block_tiles = 0;
   int64_t block_panels = 0;
-  int64_t n_row_blocks = 0;
+  int64_t n_tile_blocks = 0;
   int64_t n_panel_blocks = 0;
   bool panel_by_panel =
       false;  // all of k for one panel, then the next; else all panels for one chunk of k
 
+  int64_t first_row(int64_t tile_id) const {
+    const int64_t n_long = n_rows % n_tiles;  // tiles that have one row more
+    return tile_id * (n_rows / n_tiles) + min64(tile_id, n_long);
+  }
+  int64_t tile_rows(int64_t tile_id) const { return first_row(tile_id + 1) - first_row(tile_id); }
+  // In packed x: (n_chunks, n_tiles, chunk_x, rows of the tile).
+  int64_t packed_index(int64_t chunk, int64_t tile_id) const {
+    return (chunk * n_rows + first_row(tile_id)) * chunk_x;
+  }
   int64_t packed_elements() const { return n_chunks * n_rows * chunk_x; }
-  int64_t sums_elements() const { return block_rows * block_panels * WeightLayout::kPanelRows; }
-  int64_t n_items() const { return n_row_blocks * n_panel_blocks; }
+  int64_t sums_elements() const {
+    return block_tiles * kTileRows * block_panels * WeightLayout::kPanelRows;
+  }
+  int64_t n_items() const { return n_tile_blocks * n_panel_blocks; }
 };
 
 static BlockPlan plan_blocks(int64_t n_rows, int64_t n_panels, int64_t n_x, int64_t chunk_x,
                              int workers) {
   BlockPlan plan{.n_rows = n_rows, .n_panels = n_panels, .n_x = n_x, .chunk_x = chunk_x};
   plan.n_chunks = ceil_div(n_x, chunk_x);
-  plan.n_row_blocks = ceil_div(n_rows, kBlockRows);
-  plan.block_rows = ceil_div(ceil_div(n_rows, plan.n_row_blocks), kTileRows) * kTileRows;
-  plan.n_row_blocks = ceil_div(n_rows, plan.block_rows);
-  plan.panel_by_panel = plan.block_rows * n_x * int64_t{sizeof(float)} <= kStreamBytes;
+  plan.n_tiles = ceil_div(n_rows, kTileRows);
+  plan.block_tiles = ceil_div(plan.n_tiles, ceil_div(plan.n_tiles, kBlockTiles));
+  plan.n_tile_blocks = ceil_div(plan.n_tiles, plan.block_tiles);
+  plan.panel_by_panel = plan.block_tiles * kTileRows * n_x * int64_t{sizeof(float)} <= kStreamBytes;
   const int64_t items = 6 * int64_t{workers};
-  int64_t per_item = n_panels * plan.n_row_blocks / items;
+  int64_t per_item = n_panels * plan.n_tile_blocks / items;
   per_item = min64(max64(per_item, kTilePanels), kBlockPanels);
   plan.block_panels = ceil_div(per_item, kTilePanels) * kTilePanels;
   plan.n_panel_blocks = ceil_div(n_panels, plan.block_panels);
   return plan;
 }
 
-// One block of rows times one block of panels.
+// Some tiles of rows times some panels: a work item.
 template <typename W>
 struct Block {
   const BlockPlan* plan = nullptr;
-  const typename W::X* packed = nullptr;  // (n_chunks, n_rows, chunk_x)
+  const typename W::X* packed = nullptr;  // all of x
   const std::byte* w = nullptr;           // the block's first panel
   int64_t panel_bytes = 0;
-  int64_t first_row = 0;
-  int64_t n_rows = 0;
-  float* sums = nullptr;  // (panels, n_rows, kPanelRows)
+  int64_t first_tile = 0;
+  int64_t end_tile = 0;
+  float* sums = nullptr;  // (panels, rows of the block, kPanelRows)
 
-  int64_t panel_sums() const { return n_rows * WeightLayout::kPanelRows; }
+  int64_t first_row() const { return plan->first_row(first_tile); }
+  int64_t n_rows() const { return plan->first_row(end_tile) - first_row(); }
+  int64_t panel_sums() const { return n_rows() * WeightLayout::kPanelRows; }
 };
 
 template <typename W, int P>
@@ -197,12 +259,8 @@ static void block_chunk(const Block<W>& block, int64_t panel, int64_t chunk,
                         const std::byte* next) {
   const BlockPlan& plan = *block.plan;
   const int64_t chunk_bytes = plan.chunk_x / W::kParts * kStepBytes;
-  const int64_t n_tiles = ceil_div(block.n_rows, kTileRows);
-  const int64_t short_rows = block.n_rows / n_tiles;
-  const int64_t n_long = block.n_rows % n_tiles;  // tiles with one row more
   TileArgs<W> args{
-      .x = block.packed + (chunk * plan.n_rows + block.first_row) * plan.chunk_x,
-      .x_stride = plan.chunk_x,
+      .x = block.packed + plan.packed_index(chunk, block.first_tile),
       .n_x = min64(plan.chunk_x, plan.n_x - chunk * plan.chunk_x),
       .w = block.w + panel * block.panel_bytes + chunk * chunk_bytes,
       .panel_bytes = block.panel_bytes,
@@ -210,10 +268,10 @@ static void block_chunk(const Block<W>& block, int64_t panel, int64_t chunk,
       .sums_stride = block.panel_sums(),
       .resume = chunk > 0,
       .next = next,
-      .next_bytes = ceil_div(kStepBytes, n_tiles),
+      .next_bytes = ceil_div(kStepBytes, block.end_tile - block.first_tile),
   };
-  for (int64_t i = 0; i < n_tiles; ++i) {
-    const int64_t rows = short_rows + (i < n_long ? 1 : 0);
+  for (int64_t tile_id = block.first_tile; tile_id < block.end_tile; ++tile_id) {
+    const int64_t rows = plan.tile_rows(tile_id);
     run_tile<W, P>(rows, args);
     args.x += rows * plan.chunk_x;
     args.sums += rows * WeightLayout::kPanelRows;
@@ -235,8 +293,8 @@ static void run_block(const LinearParams& params, const Block<W>& block, int64_t
   const int64_t chunk_bytes = plan.chunk_x / W::kParts * kStepBytes;
   const auto finish = [&](int64_t panel, int64_t n) {
     for (int64_t i = panel; i < panel + n; ++i) {
-      finish_panel(block.sums + i * block.panel_sums(), block.n_rows,
-                   panel_output(params, first_panel + i, block.first_row));
+      finish_panel(block.sums + i * block.panel_sums(), block.n_rows(),
+                   panel_output(params, first_panel + i, block.first_row()));
     }
   };
   if (plan.panel_by_panel) {
@@ -264,35 +322,25 @@ static void run_block(const LinearParams& params, const Block<W>& block, int64_t
   }
 }
 
-// Copies rows of x into the plan's chunks.
-template <typename W>
-static void pack_x(const LinearParams& params, const BlockPlan& plan, int64_t first, int64_t end,
-                   typename W::X* packed) {
-  for (int64_t chunk = 0; chunk < plan.n_chunks; ++chunk) {
-    const int64_t k = chunk * plan.chunk_x * W::kKPerX;
-    const int64_t n = min64(plan.chunk_x * W::kKPerX, params.weight.in_dim - k);
-    for (int64_t row = first; row < end; ++row) {
-      W::pack_row(params.x + row * params.x_stride + k, n,
-                  packed + (chunk * plan.n_rows + row) * plan.chunk_x);
-    }
-  }
-}
-
 constexpr int64_t kAlone =
-    32 << 10;                     // bytes of x that one worker packs faster than a team could start
-constexpr int64_t kPackRows = 8;  // rows of x in an item of packing
+    32 << 10;  // bytes of x that one worker packs faster than a team could start
 
+// Copies x into the plan's chunks and tiles.
 template <typename W>
-static void pack_all_x(const LinearParams& params, const BlockPlan& plan, typename W::X* packed,
-                       Team& team) {
-  if (plan.packed_elements() * int64_t{sizeof(float)} <= kAlone) {
-    return pack_x<W>(params, plan, 0, plan.n_rows, packed);
-  }
-  const auto work = [&](int64_t item, int) {
-    const int64_t first = item * kPackRows;
-    pack_x<W>(params, plan, first, min64(first + kPackRows, plan.n_rows), packed);
+static void pack_x(const LinearParams& params, const BlockPlan& plan, typename W::X* packed,
+                   Team& team) {
+  const auto work = [&](int64_t tile_id, int) {
+    for (int64_t chunk = 0; chunk < plan.n_chunks; ++chunk) {
+      const int64_t first_x = chunk * plan.chunk_x;
+      interleave_rows<W>(params, plan.first_row(tile_id), plan.tile_rows(tile_id), first_x,
+                         min64(plan.chunk_x, plan.n_x - first_x),
+                         packed + plan.packed_index(chunk, tile_id));
+    }
   };
-  team.run(ceil_div(plan.n_rows, kPackRows), work);
+  if (plan.packed_elements() * int64_t{sizeof(float)} > kAlone) {
+    return team.run(plan.n_tiles, work);
+  }
+  for (int64_t tile_id = 0; tile_id < plan.n_tiles; ++tile_id) work(tile_id, 0);
 }
 
 template <typename W>
@@ -307,10 +355,10 @@ static void linear_blocked(const LinearParams& params, Team& team) {
       static_cast<size_t>(ceil_div(plan.packed_elements(), 16)) * 16 * sizeof(typename W::X);
   std::byte* const shared = team.scratch(0, packed_bytes + sums_bytes);
   auto* const packed = reinterpret_cast<typename W::X*>(shared);
-  pack_all_x<W>(params, plan, packed, team);
+  pack_x<W>(params, plan, packed, team);
   const auto work = [&](int64_t item, int worker) {
-    const int64_t first_row = item % plan.n_row_blocks * plan.block_rows;
-    const int64_t first_panel = item / plan.n_row_blocks * plan.block_panels;
+    const int64_t first_tile = item % plan.n_tile_blocks * plan.block_tiles;
+    const int64_t first_panel = item / plan.n_tile_blocks * plan.block_panels;
     std::byte* const area = worker == 0 ? shared + packed_bytes : team.scratch(worker, sums_bytes);
     const Block<W> block{
         .plan = &plan,
@@ -318,13 +366,19 @@ static void linear_blocked(const LinearParams& params, Team& team) {
         .w = static_cast<const std::byte*>(params.weight.data) +
              first_panel * static_cast<int64_t>(layout.panel_bytes()),
         .panel_bytes = static_cast<int64_t>(layout.panel_bytes()),
-        .first_row = first_row,
-        .n_rows = min64(plan.block_rows, plan.n_rows - first_row),
+        .first_tile = first_tile,
+        .end_tile = min64(first_tile + plan.block_tiles, plan.n_tiles),
         .sums = reinterpret_cast<float*>(area),
     };
     run_block<W>(params, block, first_panel, min64(plan.block_panels, plan.n_panels - first_panel));
   };
   team.run(plan.n_items(), work);
+}
+
+template <typename W>
+static void linear(const LinearParams& params, Team& team) {
+  if (params.n_rows <= kTileRows) return linear_stream<W>(params, team);
+  linear_blocked<W>(params, team);
 }
 
 }  // namespace hs::HS_ISA_NS

@@ -4,14 +4,6 @@
 
 namespace hs::HS_ISA_NS {
 
-template <typename W>
-static void linear(const LinearParams& params, Team& team) {
-  if (params.n_rows <= kTileRows) {
-    return linear_stream<W>(params, params.x, params.x_stride, params.weight.in_dim, team);
-  }
-  linear_blocked<W>(params, team);
-}
-
 void linear_cpu(const LinearParams& params, Team& team);
 void linear_cpu(const LinearParams& params, Team& team) {
   if (params.n_rows <= 0 || params.weight.out_dim <= 0) return;

@@ -15,6 +15,19 @@ namespace hs::HS_ISA_NS {
 constexpr int kPanelVectors = static_cast<int>(WeightLayout::kPanelRows) / kLanes;
 constexpr int64_t kStepBytes = 64;  // of a panel; one k in float32, two in bf16
 
+// sum += x * w, rounded once where there is FMA. Written as an instruction because the compiler,
+// left to itself, lets the sums wander between registers when two parts of a step follow each
+// other, and then spills them.
+HS_INLINE void fma_in_place(F32 x, F32 w, F32& sum) {
+#if defined(__AVX512F__)
+  __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+#elif defined(__FMA__)
+  __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w));
+#else
+  sum = fma(x, w, sum);
+#endif
+}
+
 // How weights are read and multiplied. X: an element of x as kept in chunks, kKPerX of k; kParts:
 // elements of x in a step.
 struct F32Weights {
@@ -22,6 +35,7 @@ struct F32Weights {
   using Vector = F32;
   static constexpr int kParts = 1;
   static constexpr int kKPerX = 1;
+  static constexpr bool kXIsFloat = true;
   static constexpr DType kDType = DType::kF32;
   HS_INLINE Vector load_part(const std::byte* w, int) {
     Vector v;
@@ -29,10 +43,8 @@ struct F32Weights {
     return v;
   }
   HS_INLINE Vector repeat(X x) { return splat(x); }
-  HS_INLINE F32 multiply_add(Vector x, Vector w, F32 sum) { return fma(x, w, sum); }
-  HS_INLINE void pack_row(const float* x, int64_t n, X* packed) {
-    std::memcpy(packed, x, static_cast<size_t>(n) * sizeof *x);
-  }
+  HS_INLINE void multiply_add(Vector x, Vector w, F32& sum) { fma_in_place(x, w, sum); }
+  HS_INLINE X element(const float* x, int64_t, int64_t k) { return x[k]; }
 };
 
 // bf16 weights, float32 arithmetic.
@@ -41,6 +53,7 @@ struct Bf16Weights {
   using Vector = F32;
   static constexpr int kParts = 2;
   static constexpr int kKPerX = 1;
+  static constexpr bool kXIsFloat = true;
   static constexpr DType kDType = DType::kBF16;
   HS_INLINE Vector load_part(const std::byte* w, int part) {
     U32 words;
@@ -49,16 +62,14 @@ struct Bf16Weights {
     return reinterpret_cast<Vector>(words);
   }
   HS_INLINE Vector repeat(X x) { return splat(x); }
-  HS_INLINE F32 multiply_add(Vector x, Vector w, F32 sum) { return fma(x, w, sum); }
-  HS_INLINE void pack_row(const float* x, int64_t n, X* packed) {
-    std::memcpy(packed, x, static_cast<size_t>(n) * sizeof *x);
-  }
+  HS_INLINE void multiply_add(Vector x, Vector w, F32& sum) { fma_in_place(x, w, sum); }
+  HS_INLINE X element(const float* x, int64_t, int64_t k) { return x[k]; }
 };
 
 template <typename W>
 struct TileArgs {
-  const typename W::X* x = nullptr;  // (R, n_x), rows x_stride apart
-  int64_t x_stride = 0;
+  const typename W::X* x =
+      nullptr;                   // (n_x, R): the rows' elements side by side, one stream to read
   int64_t n_x = 0;               // elements of x in this chunk of k
   const std::byte* w = nullptr;  // the chunk's first step in the first panel
   int64_t panel_bytes = 0;       // from one panel to the next
@@ -70,23 +81,30 @@ struct TileArgs {
   int64_t next_bytes = 0;
 };
 
-// One part of a step: the vectors of all panels, then each row's element times each of them.
+// Panels whose weights are held in registers together.
+constexpr int panels_at_once(int panels) {
+  return kLanes == 16 ? panels : 1;
+}
+
+// One part of a step: the vectors of some panels, then each row's element times each of them.
 template <typename W, int R, int P>
 HS_INLINE void tile_part(const TileArgs<W>& args, const typename W::X* x, const std::byte* w,
                          int part, F32 (&acc)[R][P * kPanelVectors]) {
-  typename W::Vector wide[P * kPanelVectors];
+  constexpr int kGroup = panels_at_once(P) * kPanelVectors;
 #pragma GCC unroll 16
-  for (int v = 0; v < P * kPanelVectors; ++v) {
-    wide[v] = W::load_part(w + v / kPanelVectors * args.panel_bytes +
-                               v % kPanelVectors * static_cast<int64_t>(sizeof(F32)),
-                           part);
-  }
+  for (int first = 0; first < P * kPanelVectors; first += kGroup) {
+    typename W::Vector wide[kGroup];
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    const typename W::Vector repeated = W::repeat(x[r * args.x_stride + part]);
+    for (int v = 0; v < kGroup; ++v) {
+      wide[v] = W::load_part(w + (first + v) / kPanelVectors * args.panel_bytes +
+                                 v % kPanelVectors * static_cast<int64_t>(sizeof(F32)),
+                             part);
+    }
 #pragma GCC unroll 16
-    for (int v = 0; v < P * kPanelVectors; ++v) {
-      acc[r][v] = W::multiply_add(repeated, wide[v], acc[r][v]);
+    for (int r = 0; r < R; ++r) {
+      const typename W::Vector repeated = W::repeat(x[part * R + r]);
+#pragma GCC unroll 16
+      for (int v = 0; v < kGroup; ++v) W::multiply_add(repeated, wide[v], acc[r][first + v]);
     }
   }
 }
@@ -117,7 +135,7 @@ template <typename W, int R, int P>
     next += args.next_bytes;
 #pragma GCC unroll 2
     for (int part = 0; part < W::kParts; ++part) tile_part<W, R, P>(args, x, w, part, acc);
-    x += W::kParts;
+    x += W::kParts * R;
     w += kStepBytes;
   }
   if (args.n_x % W::kParts != 0) tile_part<W, R, P>(args, x, w, 0, acc);

@@ -18,9 +18,10 @@
 namespace hs {
 
 struct CpuTeamOptions {
-  int threads = 1;         // >= 1, the caller of run() included
-  std::vector<int> cores;  // worker i is pinned to cores[i]; empty: not pinned. cores[0] is the
-                           // caller's, whose own thread is left alone: pin_this_thread() does it
+  int threads = 1;  // >= 1, the caller of run() included
+  std::vector<int> cores =
+      {};            // worker i is pinned to cores[i]; empty: not pinned. cores[0] is the
+                     // caller's, whose own thread is left alone: pin_this_thread() does it
   std::string name;  // of the threads, for people; at most 11 characters are shown
 };
 
