@@ -125,7 +125,8 @@ size_t HttpParser::feed(std::string_view bytes) {
 
   head_bytes_ += taken;
   scan_line_ends(part.substr(0, taken));
-  if (state_ == State::kHead && head_bytes_ > limits_.head_bytes_max) {
+  const bool open = state_ == State::kHead || state_ == State::kHeadDone;
+  if (open && head_bytes_ > limits_.head_bytes_max) {
     if (request_.headers.empty() && header_.name.empty())
       refuse(414, "The request target is too long.");
     else
