@@ -89,19 +89,24 @@ HS_INLINE F32 load_every_fourth(const uint16_t* const* rows, int64_t at) {
 #endif
 }
 
-// Rows rows[0 .. kLanes-1] of length d become columns first_column .. of to (d, kKeyBlock).
+// Elements at .. at+3 of the rows rows[0 .. kLanes-1]: column[c] has element at + c of each.
 template <typename T>
-HS_INLINE void transpose_rows(const T* const* rows, int64_t d, float* to) {
-  for (int64_t i = 0; i < d; i += 4) {
-    const F32 r0 = load_every_fourth(rows + 0, i), r1 = load_every_fourth(rows + 1, i);
-    const F32 r2 = load_every_fourth(rows + 2, i), r3 = load_every_fourth(rows + 3, i);
-    const F32 a = unpack_low(r0, r1), b = unpack_low(r2, r3);
-    const F32 c = unpack_high(r0, r1), e = unpack_high(r2, r3);
-    store(to + (i + 0) * kKeyBlock, unpack_low2(a, b));
-    store(to + (i + 1) * kKeyBlock, unpack_high2(a, b));
-    store(to + (i + 2) * kKeyBlock, unpack_low2(c, e));
-    store(to + (i + 3) * kKeyBlock, unpack_high2(c, e));
-  }
+HS_INLINE void transpose_four(const T* const* rows, int64_t at, F32 (&column)[4]) {
+  const F32 r0 = load_every_fourth(rows + 0, at), r1 = load_every_fourth(rows + 1, at);
+  const F32 r2 = load_every_fourth(rows + 2, at), r3 = load_every_fourth(rows + 3, at);
+  const F32 a = unpack_low(r0, r1), b = unpack_low(r2, r3);
+  const F32 c = unpack_high(r0, r1), e = unpack_high(r2, r3);
+  column[0] = unpack_low2(a, b);
+  column[1] = unpack_high2(a, b);
+  column[2] = unpack_low2(c, e);
+  column[3] = unpack_high2(c, e);
+}
+
+// Fills the keys up to a multiple of `step` with the first one; the softmax masks them.
+template <typename T>
+HS_INLINE void repeat_first_key(KeyRows<T>& block, int64_t step) {
+  const int64_t padded = round_up(block.n_keys, step);
+  for (int64_t j = block.n_keys; j < padded; ++j) block.keys[j] = block.keys[0];
 }
 
 // Asks for rows first .. last-1, as far as there are that many, ahead of their use: pages are
@@ -115,15 +120,17 @@ HS_INLINE void prefetch_rows(const T* const* rows, int64_t first, int64_t last, 
   }
 }
 
-// Keys (n_keys, d) -> to (d, kKeyBlock). Columns from n_keys up to a whole vector repeat the first
-// key; the softmax masks them.
+// Keys (n_keys, d) -> to (d, kKeyBlock), as many columns as fill whole vectors.
 template <typename T>
 static void load_keys(KeyRows<T>& block, const KeyRows<T>& next, int64_t d, float* to) {
-  const int64_t padded = round_up(block.n_keys, kLanes);
-  for (int64_t j = block.n_keys; j < padded; ++j) block.keys[j] = block.keys[0];
-  for (int64_t j = 0; j < padded; j += kLanes) {
+  repeat_first_key(block, kLanes);
+  for (int64_t j = 0; j < block.n_keys; j += kLanes) {
     prefetch_rows(next.keys, j, j + kLanes, next.n_keys, d);
-    transpose_rows(block.keys + j, d, to + j);
+    for (int64_t i = 0; i < d; i += 4) {
+      F32 column[4];
+      transpose_four(block.keys + j, i, column);
+      for (int c = 0; c < 4; ++c) store(to + (i + c) * kKeyBlock + j, column[c]);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 // at multiples of kKeyBlock, and values are added key after key.
 #pragma once
 
+#include "kernels/attention_few_rows.h"
 #include "kernels/attention_keys.h"
 #include "kernels/small_gemm.h"
 #include "kernels/softmax_state.h"
@@ -95,42 +96,64 @@ static void soften(const Tile& tile, const TileMemory& m, int64_t begin, int64_t
   }
 }
 
+// scores (rows, kKeyBlock) = q (rows, d) times the block's keys.
+template <typename T>
+static void score_tile(KeyRows<T>& block, const KeyRows<T>& next, int64_t rows, const float* q,
+                       int64_t d, const TileMemory& m, float* scores) {
+  load_keys(block, next, d, m.keys);
+  const SmallGemm product = {
+      .k_len = d, .a = q, .lda = d, .b = m.keys, .ldb = kKeyBlock, .c = scores, .ldc = kKeyBlock};
+  small_gemm(product, rows, round_up(block.n_keys, kLanes));
+}
+
+// acc (rows, width) += weights (rows, kKeyBlock) times the block's values.
+template <typename T>
+static void mix_tile(const KeyRows<T>& block, const KeyRows<T>& next, int64_t rows,
+                     const float* weights, int64_t d, const TileMemory& m, float* acc) {
+  const int64_t width = round_up(d, kLanes);
+  load_values(block, next, d, m.values);
+  const SmallGemm product = {.k_len = block.n_keys,
+                             .a = weights,
+                             .lda = kKeyBlock,
+                             .b = m.values,
+                             .ldb = width,
+                             .c = acc,
+                             .ldc = width,
+                             .accumulate = true};
+  small_gemm(product, rows, width);
+}
+
 // Adds one block of keys, the first of which is key `begin`, to the rows that see any of it.
-static void attend_block(const Tile& tile, const TileMemory& m, int64_t begin, int64_t n_keys,
-                         const SoftmaxState& state) {
+template <typename T>
+static void attend_block(const Tile& tile, const TileMemory& m, int64_t begin, KeyRows<T>& block,
+                         const KeyRows<T>& next, const SoftmaxState& state) {
   const int64_t blind_tokens = begin >= tile.first_seen ? begin - tile.first_seen + 1 : 0;
   const int64_t first = blind_tokens * tile.heads;
   const int64_t rows = tile.rows() - first;
+  const float* q = m.q + first * tile.d;
   float* scores = m.scores + first * kKeyBlock;
-  const SmallGemm score = {.k_len = tile.d,
-                           .a = m.q + first * tile.d,
-                           .lda = tile.d,
-                           .b = m.keys,
-                           .ldb = kKeyBlock,
-                           .c = scores,
-                           .ldc = kKeyBlock};
-  small_gemm(score, rows, round_up(n_keys, kLanes));
-  soften(tile, m, begin, n_keys, blind_tokens, state);
-  const SmallGemm mix = {.k_len = n_keys,
-                         .a = scores,
-                         .lda = kKeyBlock,
-                         .b = m.values,
-                         .ldb = state.width,
-                         .c = state.acc + first * state.width,
-                         .ldc = state.width,
-                         .accumulate = true};
-  small_gemm(mix, rows, state.width);
+  float* acc = state.acc + first * state.width;
+  if (rows <= kFewRows && state.width == tile.d) {
+    score_few(block, next, rows, q, tile.d, scores);
+    soften(tile, m, begin, block.n_keys, blind_tokens, state);
+    mix_few(block, next, rows, scores, tile.d, acc);
+  } else {
+    score_tile(block, next, rows, q, tile.d, m, scores);
+    soften(tile, m, begin, block.n_keys, blind_tokens, state);
+    mix_tile(block, next, rows, scores, tile.d, m, acc);
+  }
 }
 
-// Adds keys begin .. end-1 to a cleared or earlier state; begin is a multiple of kKeyBlock.
+// Adds keys begin .. end-1 to a cleared or earlier state; begin is a multiple of kKeyBlock, and
+// end one too or the end of the keys.
 // find(first_key, rows) says where the keys and values stand.
 template <typename T, typename Find>
 HS_INLINE void attend_range(const Tile& tile, const TileMemory& m, int64_t begin, int64_t end,
                             const Find& find, const SoftmaxState& state) {
-  KeyRows<T> blocks[2];  // the one in work and the next
+  KeyRows<T> blocks[2];  // the one in work and the next, which may lie behind `end`
   const auto find_block = [&](int64_t key) __attribute__((always_inline)) {
     KeyRows<T>& block = blocks[key / kKeyBlock % 2];
-    const int64_t left = key < end ? end - key : 0;
+    const int64_t left = key < tile.n_keys ? tile.n_keys - key : 0;
     block.n_keys = left < kKeyBlock ? left : kKeyBlock;
     if (left > 0) find(key, block);
   };
@@ -139,9 +162,7 @@ HS_INLINE void attend_range(const Tile& tile, const TileMemory& m, int64_t begin
     find_block(key + kKeyBlock);
     KeyRows<T>& block = blocks[key / kKeyBlock % 2];
     const KeyRows<T>& next = blocks[(key / kKeyBlock + 1) % 2];
-    load_keys(block, next, tile.d, m.keys);
-    load_values(block, next, tile.d, m.values);
-    attend_block(tile, m, key, block.n_keys, state);
+    attend_block(tile, m, key, block, next, state);
   }
 }
 

@@ -7,9 +7,12 @@
 // them little (they still share caches and memory). Prints a table and, last, one line of JSON.
 #include <fmt/format.h>
 #include <immintrin.h>
+#include <sys/mman.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <random>
@@ -105,16 +108,39 @@ std::vector<float> random_floats(int64_t n) {
   return v;
 }
 
+// Memory as the CPU device has it: in large pages where the system gives them.
+class Slab {
+ public:
+  explicit Slab(size_t bytes) : bytes_(bytes) {
+    void* memory =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+    ::madvise(memory, bytes, MADV_HUGEPAGE);
+    data_ = static_cast<std::byte*>(memory);
+  }
+  Slab(const Slab&) = delete;
+  Slab& operator=(const Slab&) = delete;
+  ~Slab() { ::munmap(data_, bytes_); }
+  std::byte* data() { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
 double read_gbps(int repeats) {
-  const std::vector<float> data = random_floats(int64_t{64} << 20);
+  constexpr size_t kBytes = size_t{256} << 20;
+  Slab slab(kBytes);
+  std::memset(slab.data(), 1, kBytes);
+  const auto* data = reinterpret_cast<const float*>(slab.data());
   const double seconds = best_seconds(repeats, [&] {
     __m128 sum[8] = {};
-    for (size_t i = 0; i < data.size(); i += 32) {
+    for (size_t i = 0; i < kBytes / sizeof(float); i += 32) {
       for (size_t j = 0; j < 8; ++j) sum[j] = _mm_add_ps(sum[j], _mm_loadu_ps(&data[i + 4 * j]));
     }
     for (auto& s : sum) g_sink = _mm_cvtss_f32(s);
   });
-  return static_cast<double>(data.size()) * sizeof(float) / seconds * 1e-9;
+  return static_cast<double>(kBytes) / seconds * 1e-9;
 }
 
 class SerialTeam final : public hs::Team {
@@ -180,13 +206,10 @@ struct Bench {
     // through memory.
     const auto layer_bytes = p.layout.block_bytes() * static_cast<size_t>(blocks * n_seqs);
     const size_t layers = n_query == 1 ? (size_t{256} << 20) / layer_bytes + 1 : 1;
-    std::vector<float> cache = random_floats(static_cast<int64_t>(layer_bytes * layers / 4));
-    if (dtype == hs::DType::kBF16) {
-      for (float& v : cache) {  // two bfloat16 of ordinary size each
-        const uint32_t two = 0x3F803F00;
-        std::memcpy(&v, &two, 4);
-      }
-    }
+    Slab cache(layer_bytes * layers);
+    const uint32_t ordinary = 0x3F803F00;  // as one float32 and as two bfloat16
+    for (size_t at = 0; at < layer_bytes * layers; at += 4)
+      std::memcpy(cache.data() + at, &ordinary, 4);
     std::vector<int32_t> tables, cu = {0}, contexts;
     for (int32_t s = 0; s < n_seqs; ++s) {
       for (int32_t b = 0; b < blocks; ++b) tables.push_back((b * n_seqs + s) % (blocks * n_seqs));
@@ -206,15 +229,14 @@ struct Bench {
     p.block_table_stride = blocks;
     p.n_heads = heads;
     p.scale = 0.1F;
-    const double seconds =
-        best_seconds(repeats,
-                     [&] {
-                       for (size_t l = 0; l < layers; ++l) {
-                         p.kv = reinterpret_cast<std::byte*>(cache.data()) + l * layer_bytes;
-                         hs::paged_attention_cpu(p, team);
-                       }
-                     }) /
-        static_cast<double>(layers);
+    const double seconds = best_seconds(repeats,
+                                        [&] {
+                                          for (size_t l = 0; l < layers; ++l) {
+                                            p.kv = cache.data() + l * layer_bytes;
+                                            hs::paged_attention_cpu(p, team);
+                                          }
+                                        }) /
+                           static_cast<double>(layers);
     const double pairs = static_cast<double>(tokens) * (context - (n_query - 1) / 2.0);
     report.add(fmt::format("{} {} x{} context {} {}/{}x{}", what, hs::dtype_name(dtype), n_seqs,
                            context, heads, kv_heads, d),
