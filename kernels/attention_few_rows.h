@@ -19,13 +19,15 @@ static void score_rows(KeyRows<T>& block, const KeyRows<T>& next, const float* q
   constexpr int kGroups = R == 1 ? 4 : 2;  // vectors of keys at once: enough chains of additions
   constexpr int64_t kStep = kGroups * kLanes;
   constexpr int64_t kLine = kCacheLine / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kSteps = kLine / 4;  // over a cache line of each row
   repeat_first_key(block, kStep);
   for (int64_t j = 0; j < block.n_keys; j += kStep) {
     F32 acc[R][kGroups] = {};
-    const int64_t ahead = next.n_keys < j + kStep ? next.n_keys : j + kStep;
     for (int64_t i = 0; i < d; i += 4) {
-      if (i % kLine == 0) {
-        for (int64_t n = j; n < ahead; ++n) __builtin_prefetch(next.keys[n] + i);
+      // A share of the next block's rows at each step, so that requests do not come in bursts.
+      const int64_t share = j + i / 4 % kSteps * (kStep / kSteps);
+      for (int64_t n = share; n < share + kStep / kSteps && n < next.n_keys; ++n) {
+        __builtin_prefetch(next.keys[n] + i / kLine * kLine);
       }
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
