@@ -1,5 +1,9 @@
 // The checkpoint's Jinja chat template, in the subset that real templates use, run with limits on steps and size.
 // Reference: Jinja2 as the transformers library sets it up (trim_blocks, lstrip_blocks, raise_exception, tojson).
+//
+// Templates differ in whether they take a message's content as a string, as a list of parts, or both. What a template
+// takes is tried out once for each role when it is parsed; contents are then given in a form that it takes: text parts
+// for a template that takes only strings are joined by newlines, a string for one that takes only parts becomes one part.
 #pragma once
 
 #include <filesystem>
@@ -10,6 +14,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "text/tokenizer.h"
 
@@ -29,6 +34,7 @@ struct ChatMessage {
 struct ChatInput {
   std::vector<ChatMessage> messages;
   bool add_generation_prompt = true;
+  const Clock* clock = nullptr;  // for strftime_now(); without it that function is undefined, as templates provide for
 };
 
 struct RenderedPrompt {

@@ -157,6 +157,25 @@ bool is_number(char32_t c) {
   return kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL || kind == UTF8PROC_CATEGORY_NO;
 }
 
+bool is_letter(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
+bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
+
+bool is_assigned_and_visible(char32_t c) {
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO: return false;
+    default: return true;
+  }
+}
+
 void append_lower(std::string& out, char32_t c) {
   if (c == 0x130) {  // the one character whose lower case is two
     out += "i\xCC\x87";

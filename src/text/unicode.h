@@ -44,8 +44,14 @@ bool is_whitespace(char32_t c);   // Unicode's White_Space
 bool is_word_char(char32_t c);    // \w of a regex: letters, marks, decimal digits, connectors
 bool is_punctuation(char32_t c);  // category P, and ASCII punctuation
 bool is_number(char32_t c);       // category N
+bool is_letter(char32_t c);       // category L
+bool is_upper(char32_t c);
+bool is_lower(char32_t c);
+// Not a control, format, surrogate, private or unassigned character.
+bool is_assigned_and_visible(char32_t c);
 // Appends the full lower-case mapping.
 void append_lower(std::string& out, char32_t c);
+// Appends the upper-case mapping (of sharp s both letters, of others the simple mapping).
 void append_upper(std::string& out, char32_t c);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };

@@ -1,0 +1,276 @@
+#include "text/chat_template.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "text/jinja_interpreter.h"
+#include "text/jinja_parser.h"
+#include "text/json_fields.h"
+#include "text/unicode.h"
+
+namespace hs {
+namespace {
+
+using jinja::Interpreter;
+using jinja::None;
+using jinja::Text;
+using jinja::Value;
+
+constexpr size_t kSourceBytesMax = size_t{1} << 20;
+constexpr size_t kConfigBytesMax = size_t{16} << 20;
+constexpr std::string_view kProbe = "hs-content-probe";
+constexpr std::array<std::string_view, 4> kRoles = {"system", "user", "assistant", "tool"};
+
+// In which forms a template takes the content of a role's messages.
+struct ContentForms {
+  bool string = true;
+  bool parts = true;
+};
+
+std::unexpected<Error> template_error(const jinja::TemplateError& error) {
+  const std::string where = error.line > 0 ? fmt::format(" (line {})", error.line) : "";
+  return fail(ErrorKind::kInvalidArgument, fmt::format("chat template: {}{}", error.message, where));
+}
+
+Value from_json(Interpreter& in, const nlohmann::json& json, int depth = 0) {
+  if (depth > 90) throw jinja::TemplateError{"the context is nested too deeply"};
+  switch (json.type()) {
+    case nlohmann::json::value_t::boolean: return Value(json.get<bool>());
+    case nlohmann::json::value_t::number_integer: return Value(json.get<int64_t>());
+    case nlohmann::json::value_t::number_unsigned:
+      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) throw jinja::TemplateError{"an integer is over 64 bits"};
+      return Value(json.get<int64_t>());
+    case nlohmann::json::value_t::number_float: return Value(json.get<double>());
+    case nlohmann::json::value_t::string: {
+      std::string valid;
+      append_lossy(valid, json.get_ref<const std::string&>());
+      return in.make_text(Text(valid));
+    }
+    case nlohmann::json::value_t::array: {
+      std::vector<Value> items;
+      for (const nlohmann::json& item : json) items.push_back(from_json(in, item, depth + 1));
+      return in.make_list(std::move(items));
+    }
+    case nlohmann::json::value_t::object: {
+      std::vector<std::pair<Value, Value>> items;
+      for (auto it = json.begin(); it != json.end(); ++it)
+        items.emplace_back(in.make_text(Text(it.key())), from_json(in, *it, depth + 1));
+      return in.make_dict(std::move(items));
+    }
+    default: return Value(None{});
+  }
+}
+
+Value user_text(Interpreter& in, std::string_view text) {
+  std::string valid;
+  append_lossy(valid, text);
+  return in.make_text(Text(valid, true));
+}
+
+Value part_value(Interpreter& in, const ChatPart& part) {
+  const bool is_image = part.kind == ChatPart::Kind::kImage;
+  std::vector<std::pair<Value, Value>> fields;
+  fields.emplace_back(Value::text("type"), Value::text(is_image ? "image" : "text"));
+  if (!is_image) fields.emplace_back(Value::text("text"), user_text(in, part.text));
+  return in.make_dict(std::move(fields));
+}
+
+class JinjaChatTemplate final : public ChatTemplate {
+ public:
+  JinjaChatTemplate(jinja::Body body, std::string_view bos_token, std::string_view eos_token)
+      : body_(std::move(body)), bos_token_(bos_token), eos_token_(eos_token) {
+    for (size_t i = 0; i < kRoles.size(); ++i) forms_[i] = probe(kRoles[i]);
+  }
+
+  Result<RenderedPrompt> render(const ChatInput& input) const override {
+    for (size_t i = 0; i < input.messages.size(); ++i)
+      if (has_image(input.messages[i]) && !forms(input.messages[i].role).parts)
+        return fail(ErrorKind::kInvalidArgument, "the chat template takes no images in this message", "",
+                    fmt::format("messages[{}].content", i));
+    try {
+      Text text = run(input, [&](const ChatMessage& message) { return forms(message.role); });
+      return RenderedPrompt{std::move(text.bytes), std::move(text.literal)};
+    } catch (const jinja::TemplateError& error) {
+      return template_error(error);
+    }
+  }
+
+  Result<std::string> render_json(const nlohmann::json& context) const override {
+    try {
+      Interpreter in(body_, jinja::Limits());
+      if (context.is_object())
+        for (auto it = context.begin(); it != context.end(); ++it) in.set(it.key(), from_json(in, *it));
+      return in.run().bytes;
+    } catch (const jinja::TemplateError& error) {
+      return template_error(error);
+    }
+  }
+
+ private:
+  static bool has_image(const ChatMessage& message) {
+    return std::ranges::any_of(message.parts, [](const ChatPart& part) { return part.kind == ChatPart::Kind::kImage; });
+  }
+
+  ContentForms forms(std::string_view role) const {
+    const auto it = std::ranges::find(kRoles, role);
+    return it == kRoles.end() ? ContentForms{} : forms_[static_cast<size_t>(it - kRoles.begin())];
+  }
+
+  template <typename FormsOf>
+  Text run(const ChatInput& input, const FormsOf& forms_of) const {
+    Interpreter in(body_, jinja::Limits());
+    std::vector<Value> messages;
+    for (const ChatMessage& message : input.messages)
+      messages.push_back(message_value(in, message, forms_of(message)));
+    in.set("messages", in.make_list(std::move(messages)));
+    in.set("add_generation_prompt", Value(input.add_generation_prompt));
+    in.set("tools", Value(None{}));
+    in.set("documents", Value(None{}));
+    if (!bos_token_.empty()) in.set("bos_token", Value::text(bos_token_));
+    if (!eos_token_.empty()) in.set("eos_token", Value::text(eos_token_));
+    if (input.clock != nullptr)
+      in.set("strftime_now", Value(jinja::make_strftime_now(input.clock->unix_ms() / 1000)));
+    return in.run();
+  }
+
+  static Value message_value(Interpreter& in, const ChatMessage& message, ContentForms forms) {
+    const bool as_parts = has_image(message) || !forms.string || (!message.content_is_string && forms.parts);
+    Value content;
+    if (as_parts) {
+      std::vector<Value> parts;
+      for (const ChatPart& part : message.parts) parts.push_back(part_value(in, part));
+      content = in.make_list(std::move(parts));
+    } else {
+      std::string text;
+      for (size_t i = 0; i < message.parts.size(); ++i) {
+        if (i > 0) text += '\n';
+        text += message.parts[i].text;
+      }
+      content = user_text(in, text);
+    }
+    std::vector<std::pair<Value, Value>> fields;
+    fields.emplace_back(Value::text("role"), Value::text(message.role));
+    fields.emplace_back(Value::text("content"), std::move(content));
+    return in.make_dict(std::move(fields));
+  }
+
+  // Renders a small chat with a content of that role in both forms, and looks for the content in what comes out.
+  ContentForms probe(std::string_view role) const {
+    const auto text_part = [](std::string_view text) { return ChatPart{ChatPart::Kind::kText, std::string(text)}; };
+    ChatInput input;
+    const bool follows_user = role == "assistant" || role == "tool";
+    if (follows_user) input.messages.push_back({"user", {text_part("x")}, true});
+    input.messages.push_back({std::string(role), {text_part(kProbe)}, true});
+    if (role == "system") input.messages.push_back({"user", {text_part("x")}, true});
+    const size_t target = follows_user ? 1 : 0;
+    const auto takes = [&](ContentForms wanted, bool others_as_parts) {
+      try {
+        const Text text = run(input, [&](const ChatMessage& message) {
+          if (&message == &input.messages[target]) return wanted;
+          return ContentForms{!others_as_parts, others_as_parts};
+        });
+        // A template that prints the list itself has not taken it.
+        const bool printed = text.bytes.find("'type'") != std::string::npos || text.bytes.find("\"type\"") != std::string::npos;
+        return text.bytes.find(kProbe) != std::string::npos && !printed;
+      } catch (const jinja::TemplateError&) {
+        return false;
+      }
+    };
+    ContentForms result;
+    result.string = takes({true, false}, false) || takes({true, false}, true);
+    result.parts = takes({false, true}, false) || takes({false, true}, true);
+    // It takes the role in no form that we know of: the template is given what the client sent, and says what it wants.
+    return result.string || result.parts ? result : ContentForms{};
+  }
+
+  jinja::Body body_;
+  std::string bos_token_;
+  std::string eos_token_;
+  std::array<ContentForms, kRoles.size()> forms_;
+};
+
+// A token field is a string or an object with "content".
+std::string token_content(const nlohmann::json& config, std::string_view key) {
+  const nlohmann::json* field = json_field(config, key);
+  if (field != nullptr && field->is_object()) field = json_field(*field, "content");
+  return field != nullptr && field->is_string() ? field->get<std::string>() : std::string();
+}
+
+// A "chat_template" field: a string, or a list of named templates of which "default" is meant.
+std::optional<std::string> template_source(const nlohmann::json& config) {
+  const nlohmann::json* field = json_field(config, "chat_template");
+  if (field == nullptr) return std::nullopt;
+  if (field->is_string()) return field->get<std::string>();
+  if (!field->is_array()) return std::nullopt;
+  for (const nlohmann::json& entry : *field) {
+    const nlohmann::json* name = json_field(entry, "name");
+    const nlohmann::json* source = json_field(entry, "template");
+    if (name != nullptr && source != nullptr && source->is_string() && *name == "default") return source->get<std::string>();
+  }
+  return std::nullopt;
+}
+
+// A JSON file of the checkpoint, null if there is none.
+Result<nlohmann::json> read_json(const std::filesystem::path& path) {
+  const auto text = read_text_file(path, kConfigBytesMax);
+  if (!text) {
+    if (text.error().kind == ErrorKind::kNotFound) return nlohmann::json();
+    return std::unexpected(text.error());
+  }
+  return json_parse(*text, path.string());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::filesystem::path& dir) {
+  const auto config = read_json(dir / "tokenizer_config.json");
+  if (!config) return std::unexpected(config.error());
+  const auto specials = read_json(dir / "special_tokens_map.json");
+  if (!specials) return std::unexpected(specials.error());
+  const auto token = [&](std::string_view key) {
+    std::string content = token_content(*config, key);
+    return content.empty() ? token_content(*specials, key) : content;
+  };
+  std::optional<std::string> source;
+  std::string file = "chat_template.jinja";
+  const auto jinja = read_text_file(dir / file, kSourceBytesMax);
+  if (jinja) {
+    source = *jinja;
+  } else if (jinja.error().kind != ErrorKind::kNotFound) {
+    return std::unexpected(jinja.error());
+  }
+  if (!source) {
+    file = "chat_template.json";
+    const auto json = read_json(dir / file);
+    if (!json) return std::unexpected(json.error());
+    source = template_source(*json);
+  }
+  if (!source) {
+    file = "tokenizer_config.json";
+    source = template_source(*config);
+  }
+  if (!source) return fail(ErrorKind::kNotFound, fmt::format("{} has no chat template", dir.string()));
+  auto result = parse(*source, token("bos_token"), token("eos_token"));
+  if (!result) result.error().message = fmt::format("{}: {}", (dir / file).string(), result.error().message);
+  return result;
+}
+
+Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view source, std::string_view bos_token,
+                                                          std::string_view eos_token) {
+  if (source.size() > kSourceBytesMax)
+    return fail(ErrorKind::kTooLarge, fmt::format("chat template: over {} bytes", kSourceBytesMax));
+  std::string valid;
+  append_lossy(valid, source);
+  try {
+    return std::make_unique<JinjaChatTemplate>(jinja::parse(valid), bos_token, eos_token);
+  } catch (const jinja::TemplateError& error) {
+    return template_error(error);
+  }
+}
+
+}  // namespace hs
