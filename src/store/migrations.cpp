@@ -1,0 +1,131 @@
+#include "store/migrations.h"
+
+#include <fmt/format.h>
+
+namespace hs {
+namespace {
+
+// "HSrl": tells our files from other SQLite files, in `file` and in migrate().
+constexpr int64_t kApplicationId = 0x4853726C;
+
+constexpr const char* kSteps[] = {
+    // Times are microseconds, NULL where a stage did not happen. `id` is the client's or ours and
+    // need not be unique.
+    R"sql(
+      CREATE TABLE requests (
+        row               INTEGER PRIMARY KEY,
+        id                TEXT NOT NULL,
+        ts_ms             INTEGER NOT NULL,
+        endpoint          TEXT,
+        model             TEXT,
+        client            TEXT,
+        status            INTEGER,
+        error_code        TEXT,
+        finish_reason     TEXT,
+        stream            INTEGER NOT NULL,
+        n_images          INTEGER,
+        image_pixels      INTEGER,
+        prompt_tokens     INTEGER,
+        vision_tokens     INTEGER,
+        cached_tokens     INTEGER,
+        completion_tokens INTEGER,
+        queue_us          INTEGER,
+        image_decode_us   INTEGER,
+        encode_us         INTEGER,
+        transfer_us       INTEGER,
+        prefill_us        INTEGER,
+        first_token_us    INTEGER,
+        decode_us         INTEGER,
+        total_us          INTEGER,
+        bytes_in          INTEGER,
+        bytes_out         INTEGER,
+        cancelled_by      TEXT,
+        params_json       TEXT
+      ) STRICT;
+      CREATE INDEX requests_by_time ON requests (ts_ms);
+      CREATE INDEX requests_by_id ON requests (id);
+      CREATE VIEW v_requests AS
+        SELECT datetime(ts_ms / 1000, 'unixepoch') AS time_utc, id, endpoint, model, status, error_code, finish_reason,
+               n_images, prompt_tokens, vision_tokens, completion_tokens,
+               round(first_token_us / 1000.0, 1) AS first_token_ms, round(total_us / 1000.0, 1) AS total_ms,
+               round((completion_tokens - 1) * 1e6 / nullif(decode_us, 0), 1) AS tokens_per_s
+        FROM requests ORDER BY ts_ms DESC;
+    )sql",
+};
+
+Result<int64_t> version_of(Database& db) {
+  return db.query_integer("PRAGMA user_version");
+}
+
+Status refuse_newer(int64_t version, int64_t known) {
+  return fail(
+      ErrorKind::kUnsupported,
+      fmt::format(
+          "the request log has schema version {}, and this build knows versions up to {}; a newer "
+          "HeteroServe wrote it. Use that one, or another --log-path",
+          version, known));
+}
+
+// A database without any table is a new file.
+Status check_owner(Database& db) {
+  const Result<int64_t> id = db.query_integer("PRAGMA application_id");
+  if (!id) return std::unexpected(id.error());
+  if (*id == kApplicationId) return {};
+  const Result<int64_t> n_objects = db.query_integer("SELECT count(*) FROM sqlite_master");
+  if (!n_objects) return std::unexpected(n_objects.error());
+  if (*id == 0 && *n_objects == 0) return {};
+  return fail(
+      ErrorKind::kInvalidArgument,
+      "the file is an SQLite database of another program; give the request log another --log-path");
+}
+
+Status apply(Database& db, int64_t version, const char* sql) {
+  Result<Transaction> transaction = Transaction::begin(db);
+  if (!transaction) return std::unexpected(transaction.error());
+  // Another process may have taken this step while we waited for the lock.
+  const Result<int64_t> now = version_of(db);
+  if (!now) return std::unexpected(now.error());
+  if (*now > version) return {};
+  if (const Status done = db.run(sql); !done) return done;
+  if (const Status done = db.run(fmt::format("PRAGMA user_version = {}; PRAGMA application_id = {}",
+                                             version + 1, kApplicationId));
+      !done)
+    return done;
+  return transaction->commit();
+}
+
+}  // namespace
+
+std::span<const char* const> schema_steps() {
+  return kSteps;
+}
+int64_t schema_version() {
+  return static_cast<int64_t>(std::size(kSteps));
+}
+
+Status migrate(Database& db, std::span<const char* const> steps) {
+  const auto last = static_cast<int64_t>(steps.size());
+  const Result<int64_t> version = version_of(db);
+  if (!version) return std::unexpected(version.error());
+  if (const Status ours = check_owner(db); !ours) return ours;
+  if (*version > last) return refuse_newer(*version, last);
+  for (int64_t v = *version; v < last; ++v)
+    if (const Status done = apply(db, v, steps[static_cast<size_t>(v)]); !done) return done;
+  return {};
+}
+
+Status check_schema(Database& db) {
+  const Result<int64_t> id = db.query_integer("PRAGMA application_id");
+  if (!id) return std::unexpected(id.error());
+  if (*id != kApplicationId)
+    return fail(ErrorKind::kInvalidArgument, "the file is no HeteroServe request log");
+  const Result<int64_t> version = version_of(db);
+  if (!version) return std::unexpected(version.error());
+  if (*version > schema_version()) return refuse_newer(*version, schema_version());
+  if (*version < schema_version())
+    return fail(ErrorKind::kUnsupported,
+                "the request log has an older schema; the server upgrades it when it next starts");
+  return {};
+}
+
+}  // namespace hs

@@ -1,0 +1,66 @@
+// One row of the request log, and finding rows again. Holds no prompt and no answer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "store/database.h"
+
+namespace hs {
+
+// Empty text and negative numbers mean "not known" or "did not happen"; they are stored as NULL.
+struct RequestRow {
+  std::string id;        // X-Request-Id
+  int64_t ts_ms = 0;     // when the request was complete at our side, milliseconds since 1970
+  std::string endpoint;  // "/v1/chat/completions"
+  std::string model;
+  std::string client;   // peer address; the caller shortens or leaves it out as configured
+  int64_t status = -1;  // HTTP
+  std::string error_code;
+  std::string finish_reason;
+  bool stream = false;
+  int64_t n_images = -1;
+  int64_t image_pixels = -1;  // over all images, as decoded
+  int64_t prompt_tokens = -1;
+  int64_t vision_tokens = -1;  // of the prompt
+  int64_t cached_tokens = -1;  // of the prompt
+  int64_t completion_tokens = -1;
+  int64_t queue_us = -1;
+  int64_t image_decode_us = -1;
+  int64_t encode_us = -1;
+  int64_t transfer_us = -1;
+  int64_t prefill_us = -1;
+  int64_t first_token_us = -1;
+  int64_t decode_us = -1;
+  int64_t total_us = -1;
+  int64_t bytes_in = -1;
+  int64_t bytes_out = -1;
+  std::string cancelled_by;  // "client", "shutdown", ...
+  std::string params_json;   // sampling parameters, never content
+
+  bool operator==(const RequestRow&) const = default;
+};
+
+struct RequestFilter {
+  int64_t since_ms = 0;  // rows of this time and later
+  int64_t until_ms = INT64_MAX;
+  int64_t status_min =
+      0;  // 400 to 599 finds what failed; a row without a status fails every narrower range
+  int64_t status_max = INT64_MAX;
+  std::string model = {};  // "" = any
+  std::string id = {};     // "" = any
+  int64_t limit = 100;
+};
+
+Result<Statement> prepare_insert(Database& db);
+// Runs `insert` (of prepare_insert) for one row and leaves it ready for the next.
+Status insert_row(Statement& insert, const RequestRow& row);
+
+// Newest first. Opens the file read-only, also beside a server that writes it, and leaves no file
+// behind that the server's user could not open.
+Result<std::vector<RequestRow>> query_requests(const std::string& path,
+                                               const RequestFilter& filter);
+
+}  // namespace hs
