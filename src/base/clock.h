@@ -1,6 +1,7 @@
 // Time is passed in: whoever needs it holds a Clock&, so that tests and the simulator set it by hand.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace hs {
@@ -19,7 +20,7 @@ class SystemClock final : public Clock {
   int64_t unix_ms() const override;
 };
 
-// Stands still until told otherwise.
+// Stands still until told otherwise. Lanes may read it while a test moves it.
 class ManualClock final : public Clock {
  public:
   int64_t now_us() const override { return now_us_; }
@@ -27,7 +28,7 @@ class ManualClock final : public Clock {
   void advance_us(int64_t us) { now_us_ += us; }
 
  private:
-  int64_t now_us_ = 0;
+  std::atomic<int64_t> now_us_ = 0;
 };
 
 }  // namespace hs

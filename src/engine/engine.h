@@ -22,7 +22,7 @@ enum class FinishReason { kStop, kLength, kCancelled, kError };
 
 struct GenerateRequest {
   Prompt prompt;
-  int32_t max_tokens = 0;  // per choice; the engine clamps it to what the context leaves
+  int32_t max_tokens = 0;  // per choice; clamped to what the context leaves; 0 = finish at once with kLength
   int32_t n_choices = 1;
   float temperature = 1.0F;
   float top_p = 1.0F;
@@ -32,6 +32,7 @@ struct GenerateRequest {
   int32_t n_logprobs = -1;     // -1 none, 0 chosen only, up to kMaxTopLogprobs
   bool ignore_eos = false;
   bool skip_special_tokens = true;
+  bool continues_text = false;  // the output goes on with the prompt's text: its leading space stays (completions)
   std::vector<std::string> stops;       // none empty
   std::vector<int32_t> stop_token_ids;
 };
@@ -65,8 +66,10 @@ struct RequestUsage {
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
-  // New text of one choice (may be empty when only logprobs or a finish came). Token logprobs belong to the tokens
-  // that became certain with this text, in order. n_tokens: completion tokens of this choice so far.
+  // New text of one choice (may be empty when only logprobs or a finish came; there is always a last call before the
+  // finish, so that n_tokens is final). A token that ends the choice by its id is counted, but has neither text nor
+  // logprob. Token logprobs belong to the tokens that became certain with this text, in order. n_tokens: completion
+  // tokens of this choice so far.
   virtual void on_text(int32_t choice, std::string_view text, std::vector<TokenLogprob> logprobs,
                        int32_t n_tokens) = 0;
   // One choice is complete. `stop`: the stop string or "" ; after it no more on_text for the choice.
@@ -103,15 +106,22 @@ struct EngineStats {
   int64_t images_encoded = 0;
   int64_t steps = 0;
   int64_t step_tokens = 0;
+  int64_t encode_failures = 0;      // encode or transfer orders that a device failed
+  int64_t step_failures = 0;        // steps that a device failed
+  int64_t non_finite_images = 0;    // pictures with a NaN or infinity among their embeddings
+  int64_t non_finite_requests = 0;  // requests with a NaN or infinity among their logits
 };
 
 class Engine {
  public:
-  // `model`, its devices and `clock` must outlive the engine. `wake` is called from lane threads.
-  // Allocates the KV pool; no device memory is allocated after this returns.
+  // `model`, its devices and `clock` must outlive the engine. `wake` (any thread, must not call the engine) says that
+  // poll() has something to do: it comes from lanes, and from submit() and cancel() themselves. Allocates the KV pool
+  // and the embedding memory; no device memory is allocated after this returns. With one device for both roles one
+  // lane runs both kinds of work, never at the same time. Errors: kInvalidArgument naming the field of `config`.
   static Result<std::unique_ptr<Engine>> create(Model& model, Device& vision_device,
                                                 Device& language_device, const EngineConfig& config,
                                                 const Clock& clock, std::function<void()> wake);
+  // Waits for the lanes' orders in execution; sinks of unfinished requests are dropped without a call.
   virtual ~Engine() = default;
 
   // Refuses at once what can never fit (context_length_exceeded with both counts) and what the queue has no room for.

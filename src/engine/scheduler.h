@@ -1,0 +1,225 @@
+// What runs next: a pure state machine. Events in (arrived, encoded, transferred, step done, finished, cancelled),
+// orders out (encode these pictures, transfer these embeddings, run this step). No IO, no clock, no thread, no
+// tensors: the same events give the same orders, whether real lanes, a test's script or a device model sends them.
+//
+// Policy:
+// - Priority is the order of arrival. The oldest request can always take what it needs, so nothing deadlocks.
+// - A step takes decode tokens first, then prefill chunks, up to the token budget: a long prompt never stalls a
+//   stream. A chunk may end anywhere, also inside a picture, and never passes a picture that has not arrived.
+// - When blocks run out, the youngest sequence is preempted: it gives all its blocks back, waits, and runs its
+//   tokens again later. New requests are let in only while the blocks of those already running stay in reach.
+// - A picture's receive slot is reserved before it is encoded. An older request (or choice) takes slots away from a
+//   younger one that waits, if there is no other way.
+//
+// Owned by the engine; the loop thread only. One encode order and one step order are out at a time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/block_pool.h"
+#include "engine/embedding_slots.h"
+#include "engine/sequence.h"
+
+namespace hs {
+
+struct SchedulerConfig {
+  int32_t block_size = 16;
+  int32_t n_blocks = 0;
+  int32_t max_model_len = 0;
+  int32_t max_num_seqs = 64;
+  int32_t max_num_batched_tokens = 512;
+  int32_t max_queue = 256;
+  int32_t max_encode_images = 4;
+  int64_t embedding_rows = 0;   // 0: no pictures
+  int64_t max_encode_rows = 0;  // of one encode order
+  int32_t n_transfer_buffers = 0;  // encode orders between the devices at a time; 0: one device, no transfers
+  bool prefix_cache = true;
+};
+
+struct NewRequest {
+  RequestId id = 0;
+  std::vector<int32_t> prompt;
+  std::vector<PromptImage> images;  // by position, not overlapping
+  int32_t n_choices = 1;
+  int32_t max_tokens = 1;
+};
+
+struct EncodeOrder {
+  struct Item {
+    RequestId request = 0;
+    int32_t choice = 0;  // the first that needs it
+    int32_t image = 0;   // index in the request
+    SlotId slot = kNoSlot;
+    int32_t n_rows = 0;
+  };
+  uint64_t id = 0;
+  std::vector<Item> items;
+  int64_t first_row = 0;  // of the embedding memory; the items' rows follow each other
+  int64_t n_rows = 0;
+  int32_t buffer = -1;  // transfer buffer that holds the rows between the devices
+};
+
+enum class ImageOutcome : uint8_t { kOk, kFailed };
+
+struct TransferOrder {
+  struct Item {
+    SlotId slot = kNoSlot;
+    int64_t buffer_row = 0;  // first row in the transfer buffer
+    int64_t first_row = 0;   // first row of the embedding memory
+    int64_t n_rows = 0;
+  };
+  uint64_t id = 0;  // of its encode order
+  int32_t buffer = -1;
+  std::vector<Item> items;
+};
+
+struct StepOrder {
+  struct Item {
+    const Sequence* sequence = nullptr;  // valid until step_done()
+    int32_t first = 0;  // index of the first token to run
+    int32_t count = 0;
+    bool sample = false;  // it reaches the last known token: the next one is wanted
+  };
+  uint64_t id = 0;
+  std::vector<Item> items;
+  int32_t n_tokens = 0;
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerConfig& config);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // ---- events
+
+  // Queues a request and returns its max_tokens, clamped to what the context leaves. Refuses what can never fit
+  // (kTooLarge "context_length_exceeded", with both counts) and what the queue has no room for.
+  Result<int32_t> arrived(NewRequest request);
+  // The encode order is done; one outcome a picture. Appends the requests that wait for a failed picture to
+  // `failed`; the caller cancels them.
+  void encode_done(std::span<const ImageOutcome> outcomes, std::vector<RequestId>& failed);
+  // The oldest transfer order is done, or has failed as a whole.
+  void transfer_done(bool ok, std::vector<RequestId>& failed);
+  // The step order is done. tokens: one for each sampling item in order, negative if its logits were not finite
+  // (the caller then cancels the request; what it has computed will not be re-used).
+  void step_done(std::span<const int32_t> tokens);
+  // The step order failed; the caller cancels the requests in it.
+  void step_failed();
+  // A choice is complete. The last one ends the request.
+  void finish(RequestId id, int32_t choice);
+  // Ends a request at any stage. What a lane still works on is freed when that is done. Unknown ids are ignored.
+  void cancel(RequestId id);
+
+  // ---- orders: false when the lane has one already or there is nothing to do. Asked for in this sequence after
+  // any event, and a second time if no order is out then: letting a request in can show that it needs a picture.
+
+  bool next_encode(EncodeOrder& order);
+  bool next_transfer(TransferOrder& order);
+  bool next_step(StepOrder& order);
+
+  // ---- state
+
+  const RequestState* request(RequestId id) const;
+  const BlockPool& pool() const { return pool_; }
+  const EmbeddingSlots& slots() const { return slots_; }
+  const SchedulerConfig& config() const { return config_; }
+  int32_t n_running() const { return static_cast<int32_t>(running_.size()); }
+  int32_t n_waiting() const { return static_cast<int32_t>(waiting_.size()); }
+  // Requests known, those that were cancelled while a lane works on them included.
+  int32_t n_requests() const { return static_cast<int32_t>(requests_.size()); }
+  bool step_in_flight() const { return step_in_flight_; }
+  bool encode_in_flight() const { return encode_in_flight_; }
+  bool transfer_in_flight() const { return !transfers_.empty(); }
+
+  struct Counters {
+    int64_t preemptions = 0;
+    int64_t prefix_queries = 0;  // prompt tokens looked up
+    int64_t prefix_hits = 0;
+    int64_t image_cache_queries = 0;  // pictures needed
+    int64_t image_cache_hits = 0;     // found encoded, or being encoded for somebody else
+    int64_t images_encoded = 0;
+    int64_t steps = 0;
+    int64_t step_tokens = 0;
+  };
+  const Counters& counters() const { return counters_; }
+
+ private:
+  // scheduler.cpp: requests, blocks
+  Status check_fits(const NewRequest& request) const;
+  int32_t context_limit() const;
+  int32_t blocks_for(int32_t n_tokens) const;
+  void fork_choices(RequestState& request);
+  void publish_blocks(Sequence& sequence);
+  void gather_block(const Sequence& sequence, int32_t block);
+  bool adopt_cached_block(Sequence& sequence);
+  int32_t cached_prefix(const Sequence& sequence, bool held_only);
+  void release_blocks(Sequence& sequence);
+  void complete_item(const StepOrder::Item& item, int32_t token);
+  void end_request(RequestState& request);
+  void reap_cancelled();
+  static bool in_flight(const RequestState& request);
+
+  // scheduler_step.cpp: the next step
+  void plan_decodes(StepOrder& order);
+  void plan_prefills(StepOrder& order);
+  void admit(StepOrder& order);
+  bool can_admit(const Sequence& sequence);
+  void plan_prefill(StepOrder& order, Sequence& sequence);
+  int32_t runnable_end(const Sequence& sequence) const;
+  bool has_room(const StepOrder& order) const;
+  bool grow(StepOrder& order, Sequence& sequence, int32_t n_tokens);
+  bool preempt_after(StepOrder& order, const Sequence& sequence);
+  void preempt(StepOrder& order, Sequence& sequence);
+
+  // scheduler_encode.cpp: pictures
+  int32_t needed_from(const Sequence& sequence) const;
+  int32_t needed_from(const RequestState& request) const;
+  void link_slots();
+  void link_slots(RequestState& request);
+  void drop_passed_slots(RequestState& request);
+  void drop_slots(RequestState& request);
+  void collect_pictures(EncodeOrder& order);
+  bool collect_pictures(const RequestState& request, EncodeOrder& order);
+  bool reserve(EncodeOrder& order);
+  bool take_from_younger(const EncodeOrder::Item& item);
+  void fail_slot(SlotId slot, std::vector<RequestId>& failed);
+
+  static void insert_sorted(std::vector<Sequence*>& list, Sequence& sequence);
+
+  SchedulerConfig config_;
+  BlockPool pool_;
+  EmbeddingSlots slots_;
+  std::unordered_map<RequestId, std::unique_ptr<RequestState>> requests_;
+  std::vector<RequestState*> by_arrival_;  // all requests that are not cancelled
+  std::vector<Sequence*> waiting_;         // by priority
+  std::vector<Sequence*> running_;         // by priority
+  uint64_t n_arrivals_ = 0;
+  uint64_t n_orders_ = 0;
+  int32_t n_cancelled_ = 0;  // requests that wait for a lane
+  int32_t n_unstarted_ = 0;  // requests never admitted: the queue
+
+  bool step_in_flight_ = false;
+  std::vector<StepOrder::Item> step_;
+  bool encode_in_flight_ = false;
+  EncodeOrder encode_;
+  std::deque<TransferOrder> transfers_;  // in order; the first n_transfers_out_ are with the lane
+  size_t n_transfers_out_ = 0;
+  std::vector<int32_t> free_buffers_;
+
+  // Work areas, kept to avoid allocation.
+  std::vector<int32_t> block_tokens_;
+  std::vector<ImagePart> block_images_;
+  std::vector<ImageKey> keys_;
+  std::vector<SlotId> reserved_;
+
+  Counters counters_;
+};
+
+}  // namespace hs

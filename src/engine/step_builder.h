@@ -1,0 +1,44 @@
+// Turns a step order into the packed arrays that the language model runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "engine/embedding_transfer.h"
+#include "engine/scheduler.h"
+#include "model/model.h"
+
+namespace hs {
+
+// What the step needs of a request beyond what the scheduler knows.
+struct StepInputs {
+  const std::vector<int32_t>* positions = nullptr;  // (n_axes, n_prompt)
+  int32_t position_delta = 0;
+  SamplingRow sampling;  // choice and position are filled in here
+};
+
+class StepBuilder {
+ public:
+  // `slots` and `embeddings` (null without pictures) must outlive this.
+  StepBuilder(int32_t block_size, int32_t n_position_axes, const EmbeddingSlots& slots,
+              const EmbeddingTransfer* embeddings)
+      : block_size_(block_size), n_axes_(n_position_axes), slots_(slots), embeddings_(embeddings) {}
+
+  // `inputs` finds a request's StepInputs. Every vector of `step` is filled anew and keeps its memory.
+  void build(const StepOrder& order, FunctionRef<const StepInputs&(RequestId)> inputs,
+             LanguageStep& step) const;
+
+ private:
+  void add_tokens(const StepOrder::Item& item, const StepInputs& inputs, int32_t n_step_tokens,
+                  LanguageStep& step) const;
+  void add_image_rows(const StepOrder::Item& item, LanguageStep& step) const;
+  void add_block_table(const Sequence& sequence, LanguageStep& step) const;
+
+  int32_t block_size_;
+  int32_t n_axes_;
+  const EmbeddingSlots& slots_;
+  const EmbeddingTransfer* embeddings_;
+};
+
+}  // namespace hs
