@@ -37,7 +37,28 @@
 
 namespace hs {
 
-HS_DISPATCH(linear_cpu, LinearParams)
+// Linear layers alone have versions above AVX-512, for bf16 weights.
+HS_DECLARE_(isa_baseline, linear_cpu, LinearParams)
+HS_DECLARE_(isa_avx2, linear_cpu, LinearParams)
+HS_DECLARE_(isa_avx512, linear_cpu, LinearParams)
+HS_DECLARE_(isa_avx512bf16, linear_cpu, LinearParams)
+HS_DECLARE_(isa_amx, linear_cpu, LinearParams)
+void linear_cpu(const LinearParams& params, Team& team) {
+  const bool bf16 = params.weight.dtype == DType::kBF16;
+  switch (cpu_isa()) {
+    case Isa::kBaseline:
+      return isa_baseline::linear_cpu(params, team);
+    case Isa::kAvx2:
+      return isa_avx2::linear_cpu(params, team);
+    case Isa::kAvx512:
+      return isa_avx512::linear_cpu(params, team);
+    case Isa::kAvx512Bf16:
+      return bf16 ? isa_avx512bf16::linear_cpu(params, team) : isa_avx512::linear_cpu(params, team);
+    case Isa::kAmx:
+      return bf16 ? isa_amx::linear_cpu(params, team) : isa_avx512::linear_cpu(params, team);
+  }
+}
+
 HS_DISPATCH(rms_norm_cpu, NormParams)
 HS_DISPATCH(layer_norm_cpu, NormParams)
 HS_DISPATCH(silu_mul_cpu, SiluMulParams)

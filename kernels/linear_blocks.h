@@ -13,19 +13,11 @@
 
 namespace hs::HS_ISA_NS {
 
-#if defined(__AVX512F__)
-constexpr int kTileRows = 6;
-constexpr int kTilePanels = 4;  // 24 sums, 4 weights of 32 registers
-constexpr int64_t kChunkSteps = 128;
-#elif defined(__AVX2__)
-constexpr int kTileRows = 6;
-constexpr int kTilePanels = 1;  // 12 sums, 2 weights, 1 x of 16 registers
-constexpr int64_t kChunkSteps = 256;
-#else
-constexpr int kTileRows = 3;
-constexpr int kTilePanels = 1;
-constexpr int64_t kChunkSteps = 256;
-#endif
+// Sums, weights and one x fit the registers: 24 + 4 + 1 of 32 with AVX-512, 12 + 2 + 1 of 16 with
+// AVX2.
+constexpr int kTileRows = kLanes == 4 ? 3 : 6;
+constexpr int kTilePanels = kLanes == 16 ? 4 : 1;
+constexpr int64_t kChunkSteps = kLanes == 16 ? 128 : 256;
 
 // Panels at once for so few rows that one panel would leave the adders waiting for their own
 // results.
@@ -39,8 +31,8 @@ constexpr int64_t kPrefetchBytes = 1536;  // ahead of a streamed panel
 constexpr int64_t kItemBytes = 96 << 10;  // weights of a streamed item
 constexpr int64_t kBlockTiles = 16;       // tiles of rows in an item, at most
 constexpr int64_t kBlockPanels = 16;      // panels of such an item, at most
-constexpr int64_t kStreamBytes =
-    256 << 10;  // x of a block up to this size is passed over once for each panel
+// x of a block up to this size is passed over once for each panel.
+constexpr int64_t kStreamBytes = 256 << 10;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -78,14 +70,12 @@ static void interleave_rows(const LinearParams& params, int64_t first_row, int64
       return interleave<W, 2>(x, stride, in_dim, first_x, n_x, out);
     case 3:
       return interleave<W, 3>(x, stride, in_dim, first_x, n_x, out);
-#if defined(__AVX2__)
     case 4:
       return interleave<W, 4>(x, stride, in_dim, first_x, n_x, out);
     case 5:
       return interleave<W, 5>(x, stride, in_dim, first_x, n_x, out);
     case 6:
       return interleave<W, 6>(x, stride, in_dim, first_x, n_x, out);
-#endif
     default:
       return;
   }
@@ -151,14 +141,12 @@ static void linear_stream(const LinearParams& params, Team& team) {
         return stream_panels_of<W, 2>(params, x, n_x, first, end);
       case 3:
         return stream_panels_of<W, 3>(params, x, n_x, first, end);
-#if defined(__AVX2__)
       case 4:
         return stream_panels_of<W, 4>(params, x, n_x, first, end);
       case 5:
         return stream_panels_of<W, 5>(params, x, n_x, first, end);
       case 6:
         return stream_panels_of<W, 6>(params, x, n_x, first, end);
-#endif
       default:
         return;
     }
@@ -239,14 +227,12 @@ HS_INLINE void run_tile(int64_t rows, const TileArgs<W>& args) {
       return tile<W, 2, P>(args);
     case 3:
       return tile<W, 3, P>(args);
-#if defined(__AVX2__)
     case 4:
       return tile<W, 4, P>(args);
     case 5:
       return tile<W, 5, P>(args);
     case 6:
       return tile<W, 6, P>(args);
-#endif
     default:
       return;
   }
