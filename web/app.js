@@ -74,7 +74,7 @@ class Speaker {
   #spoken = 0;
   say(text, complete) {
     const end = complete ? text.length : Math.max(...[...".!?\n"].map((mark) => text.lastIndexOf(mark))) + 1;
-    if (end <= this.#spoken) return;
+    if (!text.slice(this.#spoken, end).trim()) return;
     by("spoken").textContent = text.slice(this.#spoken, end);
     this.#spoken = end;
   }

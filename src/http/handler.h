@@ -42,7 +42,8 @@ struct HttpResponse {
 
 // Answers one request. Shared by the connection and whoever produces the answer; after the client
 // has gone every call is a no-op. Either send() once, or start_stream(), write() any number of
-// times, end().
+// times, end(). Dropping a writer before its answer is complete gives the client a 500, or cuts its
+// stream off with a reset.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
@@ -53,7 +54,8 @@ class ResponseWriter {
   // Bytes written but not yet taken by the client's socket. The server drops a client that leaves
   // more than its cap unread for longer than the stall time-out.
   virtual size_t pending_bytes() const = 0;
-  // Called once if the client leaves before the answer is complete.
+  // Called once if the client leaves before the answer is complete: at once if it already has,
+  // otherwise from the loop and never from within write() or send().
   virtual void on_client_gone(std::function<void()> callback) = 0;
 };
 
@@ -67,7 +69,8 @@ class HttpHandler {
   // An error of the protocol itself (413, 431, 400 malformed, 408): the body to send, in the API's
   // own shape.
   virtual HttpResponse protocol_error(int status, std::string_view message) = 0;
-  // Called when an answer is complete, for metrics.
+  // Called when an answer is complete, for metrics; not for one that its client left, or that was
+  // cut off (on_client_gone tells of those). Method and path are "" where the head was not read.
   virtual void on_response_done(std::string_view method, std::string_view path, int status,
                                 int64_t duration_us) = 0;
 };
