@@ -27,7 +27,7 @@ test-reference:  ## optional: compare random-weight models with Hugging Face tra
 
 bench:  ## measure speed against this machine's limits; ends with one line of JSON
 	@packaging/install-deps.sh --test
-	@tools/build.sh release
+	@tools/build.sh release heteroserve hs_bench_engine
 	@tests/bench/run.sh build/release $(ARGS)
 
 lint:  ## formatting, static analysis, include direction, scripts, spelling

@@ -50,6 +50,7 @@ void Llama::load_weights(WeightLoader& weights) {
          "", ""});
   }
   embed_tokens_ = weights.table("embed_tokens.weight", config_.vocab_rows, dim);
+  const size_t bytes_before_layers = weights.weight_bytes();
   for (int32_t i = 0; i < config_.n_layers; ++i) {
     const std::string name = fmt::format("layers.{}", i);
     Layer layer;
@@ -67,6 +68,7 @@ void Llama::load_weights(WeightLoader& weights) {
     layers_.push_back(std::move(layer));
     if (!weights.status()) return;
   }
+  layer_weight_bytes_ = weights.weight_bytes() - bytes_before_layers;
   norm_ = weights.vector("norm.weight", dim);
   // A checkpoint may leave the output matrix out only when it says that the embedding matrix serves
   // as one.

@@ -37,6 +37,9 @@ class Llama final : public LanguageModel {
   Status logits(const LanguageStep& step, void* kv, int64_t n_blocks,
                 std::vector<float>& logits) override;
   const KvLayout& kv_layout() const { return layout_; }
+  // Bytes of the layers' weights, and of the output matrix: what a decode step reads.
+  size_t layer_weight_bytes() const { return layer_weight_bytes_; }
+  size_t head_weight_bytes() const { return lm_head_.buffer.bytes(); }
 
  private:
   struct Layer {
@@ -67,6 +70,7 @@ class Llama final : public LanguageModel {
 
   OwnedTable embed_tokens_;
   std::vector<Layer> layers_;
+  size_t layer_weight_bytes_ = 0;
   OwnedVector norm_;
   OwnedWeight lm_head_;
   Buffer rope_;  // cos and sin tables

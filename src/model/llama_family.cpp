@@ -32,8 +32,11 @@ Result<Model> load_llama_family(const FamilyInput& input) {
   auto language =
       Llama::load(weights, *options.language_device, config, llama_options(options, model.spec));
   if (!language) return std::unexpected(std::move(language.error()));
-  model.language = std::move(*language);
+  model.spec.prefill_weight_bytes = (*language)->layer_weight_bytes();
+  model.spec.step_weight_bytes =
+      (*language)->layer_weight_bytes() + (*language)->head_weight_bytes();
   model.spec.weight_bytes = weights.weight_bytes();
+  model.language = std::move(*language);
   model.prompts = make_text_prompt_builder(std::move(*text));
   return model;
 }

@@ -288,6 +288,9 @@ Result<Model> load_llava_family(const FamilyInput& input) {
   auto language = Llama::load(text_weights, *options.language_device, config.text,
                               llama_options(options, model.spec));
   if (!language) return std::unexpected(std::move(language.error()));
+  model.spec.prefill_weight_bytes = (*language)->layer_weight_bytes();
+  model.spec.step_weight_bytes =
+      (*language)->layer_weight_bytes() + (*language)->head_weight_bytes();
   model.spec.weight_bytes = vision_weights.weight_bytes() + text_weights.weight_bytes();
   model.vision = std::move(*vision);
   model.language = std::move(*language);

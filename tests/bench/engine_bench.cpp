@@ -27,6 +27,7 @@
 #include "bench/machine_limits.h"
 #include "device/cpu/cpu_device.h"
 #include "engine/engine.h"
+#include "kernels/isa.h"
 #include "model/model.h"
 
 namespace {
@@ -87,7 +88,7 @@ class Bench {
  public:
   explicit Bench(const Options& options) : random_(1) {
     const int64_t start_us = clock_.now_us();
-    device_ = must(hs::make_cpu_device({.threads = options.threads}));
+    device_ = must(hs::make_cpu_device({.index = 0, .threads = options.threads, .cores = {}}));
     hs::LoadOptions load;
     load.path = options.model;
     load.dtype = options.dtype;

@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=32)
     options = parser.parse_args()
     began = time.perf_counter()
-    command = [options.binary, "serve", str(options.model), "--port", "0", "--log-path", "/dev/null"]
+    command = [options.binary, "serve", str(options.model), "--port", "0", "--log-path", "none"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         for line in server.stdout:
