@@ -228,7 +228,6 @@ void HttpConnection::stream_bytes(std::string_view bytes) {
   if (queued_bytes() <= host_.limits.write_bytes_hard_max || doomed_) return;
   // Not here and now: the producer that called is not ready to hear that its client is gone.
   doomed_ = true;
-  log(LogLevel::kDebug, "{}: dropped: reads too slowly", peer_);
   tick_timer_.start(0);
 }
 
@@ -301,7 +300,7 @@ size_t HttpConnection::queued_bytes() const {
 
 void HttpConnection::send_bytes(std::string bytes) {
   if (!stream_ || doomed_) return;
-  if (queued_bytes() == 0) progress_us_ = 0;
+  if (queued_bytes() == 0) still_us_ = 0;
   given_bytes_ += bytes.size();
   stream_->write(std::move(bytes));
   if (queued_bytes() > 0) ensure_ticking();
@@ -311,6 +310,7 @@ void HttpConnection::send_bytes(std::string bytes) {
 // finds out for itself.
 void HttpConnection::set_deadline(int64_t ms) {
   const int64_t now_us = host_.loop.now_us();
+  overdue_ = false;
   const bool sooner = deadline_us_ == 0 || now_us + ms * 1000 < deadline_us_;
   deadline_us_ = now_us + ms * 1000;
   if (!deadline_timer_.active() || sooner) deadline_timer_.start(ms);
@@ -320,6 +320,9 @@ void HttpConnection::on_deadline_timer() {
   if (deadline_us_ == 0) return;
   const int64_t left_us = deadline_us_ - host_.loop.now_us();
   if (left_us > 0) return deadline_timer_.start((left_us + 999) / 1000);
+  // Timers run before sockets are read: bytes that wait there since before the deadline still
+  // count.
+  if (!std::exchange(overdue_, true)) return deadline_timer_.start(1);
   deadline_us_ = 0;
   on_deadline();
 }
@@ -346,16 +349,23 @@ void HttpConnection::on_deadline() {
   }
 }
 
+int64_t HttpConnection::tick_period_ms() const {
+  return std::clamp<int64_t>(
+      std::min(host_.limits.stall_timeout_ms, host_.limits.probe_period_ms) / 5, 1, 100);
+}
+
 void HttpConnection::ensure_ticking() {
   if (tick_timer_.active()) return;
-  const int64_t period_ms = std::clamp<int64_t>(
-      std::min(host_.limits.stall_timeout_ms, host_.limits.probe_period_ms) / 5, 1, 100);
-  tick_timer_.start(period_ms, period_ms);
+  ticked_us_ = host_.loop.now_us();
+  tick_timer_.start(tick_period_ms(), tick_period_ms());
 }
 
 void HttpConnection::on_tick() {
   const int64_t now_us = host_.loop.now_us();
-  if (doomed_ || is_stalled(now_us)) {
+  const int64_t step_us = std::min(now_us - ticked_us_, 2000 * tick_period_ms());
+  ticked_us_ = now_us;
+  if (doomed_ || is_stalled(step_us)) {
+    log(LogLevel::kDebug, "{}: dropped: reads too slowly", peer_);
     stream_->reset_on_close();
     return close();
   }
@@ -365,23 +375,14 @@ void HttpConnection::on_tick() {
   if (!probing && queued_bytes() == 0) tick_timer_.stop();
 }
 
-bool HttpConnection::is_stalled(int64_t now_us) {
+bool HttpConnection::is_stalled(int64_t step_us) {
   const size_t queued = queued_bytes();
   const size_t taken = given_bytes_ - stream_->unacknowledged_bytes();
-  const int64_t patience_us = host_.limits.stall_timeout_ms * 1000;
-  if (taken != taken_bytes_ || progress_us_ == 0 || queued == 0) {
-    taken_bytes_ = taken;
-    progress_us_ = now_us;
-  }
+  const bool moved = std::exchange(taken_bytes_, taken) != taken || queued == 0;
+  still_us_ = moved ? 0 : still_us_ + step_us;
   const bool over_cap = state_ == State::kAnswering && queued > host_.limits.write_bytes_max;
-  if (!over_cap)
-    over_cap_since_us_ = 0;
-  else if (over_cap_since_us_ == 0)
-    over_cap_since_us_ = now_us;
-  const bool stalled = now_us - progress_us_ > patience_us ||
-                       (over_cap && now_us - over_cap_since_us_ > patience_us);
-  if (stalled) log(LogLevel::kDebug, "{}: dropped: reads too slowly", peer_);
-  return stalled;
+  over_cap_us_ = over_cap ? over_cap_us_ + step_us : 0;
+  return std::max(still_us_, over_cap_us_) > host_.limits.stall_timeout_ms * 1000;
 }
 
 bool HttpConnection::can_probe() const {

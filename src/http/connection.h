@@ -97,11 +97,12 @@ class HttpConnection final : public TcpEvents {
 
   void send_bytes(std::string bytes);
   void set_deadline(int64_t ms);
+  int64_t tick_period_ms() const;
   void on_deadline_timer();
   void on_deadline();
   void ensure_ticking();
   void on_tick();
-  bool is_stalled(int64_t now_us);
+  bool is_stalled(int64_t step_us);
   bool can_probe() const;
   void probe();
 
@@ -132,15 +133,18 @@ class HttpConnection final : public TcpEvents {
   // Sending and watching.
   size_t given_bytes_ = 0;  // to the stream, ever
   size_t taken_bytes_ = 0;  // acknowledged by the client, when last looked at
-  int64_t progress_us_ = 0;
-  int64_t over_cap_since_us_ = 0;  // 0: not over
-  bool doomed_ = false;            // to be closed at the next tick
+  // Times are added up tick by tick, so that a process that itself stood still blames no client.
+  int64_t ticked_us_ = 0;
+  int64_t still_us_ = 0;     // without progress
+  int64_t over_cap_us_ = 0;  // with more queued than the cap
+  bool doomed_ = false;      // to be closed at the next tick
   int64_t probed_us_ = 0;
 
   size_t lingered_bytes_ = 0;
   int64_t linger_end_us_ = 0;
 
   int64_t deadline_us_ = 0;  // 0: none
+  bool overdue_ = false;     // passed, but what had arrived before may not be read yet
   Timer deadline_timer_;     // may be armed for an earlier, outdated deadline
   Timer tick_timer_;
 };

@@ -18,9 +18,9 @@ bool equals_ignoring_case(std::string_view text, std::string_view lower) {
 }
 
 bool is_servers_own(std::string_view name) {
-  static constexpr std::array<std::string_view, 4> kOwn = {"content-length", "transfer-encoding",
-                                                           "connection", "date"};
-  return std::ranges::any_of(kOwn,
+  static constexpr std::array<std::string_view, 4> kServerSet = {
+      "content-length", "transfer-encoding", "connection", "date"};
+  return std::ranges::any_of(kServerSet,
                              [&](std::string_view own) { return equals_ignoring_case(name, own); });
 }
 
