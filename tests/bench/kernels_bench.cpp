@@ -2,8 +2,9 @@
 // round in turn, so that a neighbour who takes a core for a while slows both: hs_bench_kernels
 // [--threads N] [--rounds N].
 //
-// Decode shapes rotate through copies of the weights that together do not fit the caches, as a
-// model's layers do. Ends with one line of JSON.
+// With --cpu-time one thread runs and is charged only for the time it ran: the numbers to trust on
+// a busy machine. Decode shapes rotate through copies of the weights that together do not fit the
+// caches, as a model's layers do. Ends with one line of JSON.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -21,9 +22,6 @@
 #include "kernels/isa.h"
 #include "kernels/linear.h"
 #include "kernels/weight_layout.h"
-#ifdef HS_BENCH_ONEDNN
-#include "bench/onednn_linear.h"
-#endif
 
 namespace {
 
@@ -46,15 +44,17 @@ struct Memory {
 struct Options {
   int threads = 0;
   int rounds = 15;
+  hs::BenchClock clock = hs::BenchClock::kWall;
 };
 
 class Bench {
  public:
   explicit Bench(const Options& options)
       : rounds_(options.rounds),
+        clock_(options.clock),
         team_({.threads = options.threads, .name = "bench"}),
         memory_(size_t{256} << 20),
-        fma_(hs::measure_fma_rate(rounds_, team_)) {}
+        fma_(hs::measure_fma_rate(rounds_, team_, clock_)) {}
 
   void limits();
   void shape(int64_t in_dim, int64_t out_dim, int64_t n_rows, DType dtype);
@@ -62,6 +62,7 @@ class Bench {
 
  private:
   int rounds_;
+  hs::BenchClock clock_;
   hs::CpuTeam team_;
   Memory memory_;
   Samples fma_;
@@ -70,9 +71,9 @@ class Bench {
 
 void Bench::limits() {
   hs::CpuTeam alone({.threads = 1, .name = "bench"});
-  const Samples read_1 = hs::measure_read_rate(memory_.data, memory_.bytes, rounds_, alone);
-  const Samples read = hs::measure_read_rate(memory_.data, memory_.bytes, rounds_, team_);
-  const Samples fma_1 = hs::measure_fma_rate(rounds_, alone);
+  const Samples read_1 = hs::measure_read_rate(memory_.data, memory_.bytes, rounds_, alone, clock_);
+  const Samples read = hs::measure_read_rate(memory_.data, memory_.bytes, rounds_, team_, clock_);
+  const Samples fma_1 = hs::measure_fma_rate(rounds_, alone, clock_);
   const auto line = [](const char* name, const Samples& s, const char* unit) {
     fmt::print("{:<28} {:8.1f} {} ({:.1f} to {:.1f})\n", name, s.median, unit, s.low, s.high);
   };
@@ -108,26 +109,15 @@ void Bench::shape(int64_t in_dim, int64_t out_dim, int64_t n_rows, DType dtype) 
   };
   run();
   std::vector<double> gbs, gflops, of_read, of_fma;
-#ifdef HS_BENCH_ONEDNN
-  hs::OneDnnLinear reference(dtype, n_rows, in_dim, out_dim);
-  std::vector<double> against;
-#endif
   for (int round = 0; round < rounds_; ++round) {
-    const double read = hs::measure_read_rate(memory_.data, size_t{32} << 20, 1, team_).median;
-    const double fma = hs::measure_fma_rate(1, team_).median;
-    const double seconds = hs::time_once(run) / static_cast<double>(calls);
+    const double read =
+        hs::measure_read_rate(memory_.data, size_t{32} << 20, 1, team_, clock_).median;
+    const double fma = hs::measure_fma_rate(1, team_, clock_).median;
+    const double seconds = hs::time_once(run, clock_) / static_cast<double>(calls);
     gbs.push_back(static_cast<double>(bytes) * 1e-9 / seconds);
     gflops.push_back(2e-9 * static_cast<double>(n_rows * in_dim * out_dim) / seconds);
     of_read.push_back(gbs.back() / read);
     of_fma.push_back(gflops.back() / fma);
-#ifdef HS_BENCH_ONEDNN
-    against.push_back(hs::time_once([&] {
-                        for (size_t call = 0; call < calls; ++call) {
-                          reference.run(memory_.data + copy++ % n_copies * stride);
-                        }
-                      }) /
-                      static_cast<double>(calls) / seconds);
-#endif
   }
   const Samples rate = hs::summarize(gbs);
   const Samples flops = hs::summarize(gflops);
@@ -138,9 +128,6 @@ void Bench::shape(int64_t in_dim, int64_t out_dim, int64_t n_rows, DType dtype) 
       "({:5.1f} to {:5.1f}) {:4.0f} %",
       hs::dtype_name(dtype), in_dim, out_dim, n_rows, rate.median, rate.low, rate.high,
       100 * read_share, flops.median, flops.low, flops.high, 100 * fma_share);
-#ifdef HS_BENCH_ONEDNN
-  fmt::print("  oneDNN takes {:4.2f}x", hs::summarize(against).median);
-#endif
   fmt::print("\n");
   std::fflush(stdout);
   json_ += fmt::format(
@@ -155,13 +142,19 @@ void Bench::shape(int64_t in_dim, int64_t out_dim, int64_t n_rows, DType dtype) 
 
 int main(int argc, char** argv) {
   Options options{.threads = static_cast<int>(hs::process_cores().size())};
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string_view name = argv[i];
-    const std::string_view value = argv[i + 1];
+    if (name == "--cpu-time") {
+      options.threads = 1;
+      options.clock = hs::BenchClock::kThread;
+      --i;
+      continue;
+    }
+    const std::string_view value = i + 1 < argc ? argv[i + 1] : "";
     int number = 0;
     const auto parsed = std::from_chars(value.data(), value.data() + value.size(), number);
     if (parsed.ec != std::errc() || number < 1 || (name != "--threads" && name != "--rounds")) {
-      fmt::print(stderr, "usage: hs_bench_kernels [--threads N] [--rounds N]\n");
+      fmt::print(stderr, "usage: hs_bench_kernels [--threads N] [--rounds N] [--cpu-time]\n");
       return 2;
     }
     (name == "--threads" ? options.threads : options.rounds) = number;

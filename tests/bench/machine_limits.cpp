@@ -137,31 +137,34 @@ double gemm_rate(int rounds, Team& team) {
 
 }  // namespace
 
-Samples measure_read_rate(const std::byte* memory, size_t bytes, int rounds, Team& team) {
+Samples measure_read_rate(const std::byte* memory, size_t bytes, int rounds, Team& team,
+                          BenchClock clock) {
   const auto n_items = static_cast<int64_t>(bytes / kReadItem);
   std::vector<uint64_t> results(static_cast<size_t>(team.size()) * 8);
   const bool wide = cpu_isa() >= Isa::kAvx2;
   std::vector<double> rates;
   for (int round = 0; round < rounds; ++round) {
-    const double seconds = time_once([&] {
-      team.run(n_items, [&](int64_t item, int worker) {
-        const std::byte* p = memory + static_cast<size_t>(item) * kReadItem;
-        results[static_cast<size_t>(worker) * 8] ^=
-            wide ? read_avx2(p, kReadItem) : read_sse2(p, kReadItem);
-      });
-    });
+    const double seconds = time_once(
+        [&] {
+          team.run(n_items, [&](int64_t item, int worker) {
+            const std::byte* p = memory + static_cast<size_t>(item) * kReadItem;
+            results[static_cast<size_t>(worker) * 8] ^=
+                wide ? read_avx2(p, kReadItem) : read_sse2(p, kReadItem);
+          });
+        },
+        clock);
     rates.push_back(static_cast<double>(n_items) * kReadItem * 1e-9 / seconds);
   }
   for (uint64_t& result : results) __asm__ volatile("" : : "r"(result));
   return summarize(std::move(rates));
 }
 
-Samples measure_fma_rate(int rounds, Team& team) {
+Samples measure_fma_rate(int rounds, Team& team, BenchClock clock) {
   std::vector<double> rates;
   for (int round = 0; round < rounds; ++round) {
     const int64_t n_items = 16 * int64_t{team.size()};
     const double seconds =
-        time_once([&] { team.run(n_items, [](int64_t, int) { fma_chains(); }); });
+        time_once([&] { team.run(n_items, [](int64_t, int) { fma_chains(); }); }, clock);
     rates.push_back(fma_chains() * static_cast<double>(n_items) * 1e-9 / seconds);
   }
   return summarize(std::move(rates));

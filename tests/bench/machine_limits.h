@@ -22,8 +22,9 @@ struct MachineLimits {
 MachineLimits measure_machine_limits(int threads);
 
 // Bytes of `memory` each worker reads once per call, in GB/s over `rounds` calls.
-Samples measure_read_rate(const std::byte* memory, size_t bytes, int rounds, Team& team);
+Samples measure_read_rate(const std::byte* memory, size_t bytes, int rounds, Team& team,
+                          BenchClock clock = BenchClock::kWall);
 // Rate of float32 multiply-adds without memory, GFLOP/s.
-Samples measure_fma_rate(int rounds, Team& team);
+Samples measure_fma_rate(int rounds, Team& team, BenchClock clock = BenchClock::kWall);
 
 }  // namespace hs

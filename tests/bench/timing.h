@@ -2,8 +2,9 @@
 // and the range.
 #pragma once
 
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <vector>
 
@@ -20,12 +21,22 @@ inline Samples summarize(std::vector<double> values) {
   return {values[values.size() / 2], values.front(), values.back()};
 }
 
+// kThread: the time that the calling thread ran, which leaves out what neighbours take from it. It
+// only means something where that thread does all the work.
+enum class BenchClock { kWall, kThread };
+
+inline double seconds_of(BenchClock clock) {
+  timespec now{};
+  clock_gettime(clock == BenchClock::kWall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 // Seconds that one call of work() takes.
 template <typename Work>
-double time_once(const Work& work) {
-  const auto start = std::chrono::steady_clock::now();
+double time_once(const Work& work, BenchClock clock = BenchClock::kWall) {
+  const double start = seconds_of(clock);
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_of(clock) - start;
 }
 
 }  // namespace hs
