@@ -66,10 +66,7 @@ struct HttpParser::Callbacks {
     settings.on_body = data<&HttpParser::on_body>;
     settings.on_chunk_extension_name = data<&HttpParser::on_chunk_extension>;
     settings.on_chunk_extension_value = data<&HttpParser::on_chunk_extension>;
-    settings.on_chunk_header = [](llhttp_t* llhttp) {
-      if (llhttp->content_length == 0) static_cast<HttpParser*>(llhttp->data)->in_trailers_ = true;
-      return 0;
-    };
+    settings.on_chunk_header = event<&HttpParser::on_chunk_header>;
     settings.on_message_complete = [](llhttp_t* llhttp) {
       static_cast<HttpParser*>(llhttp->data)->state_ = State::kDone;
       return static_cast<int>(HPE_PAUSED);
@@ -94,8 +91,8 @@ void HttpParser::next() {
   target_.clear();
   header_ = {};
   head_bytes_ = trailer_bytes_ = chunk_extension_bytes_ = 0;
-  before_[0] = before_[1] = '\n';  // a head begins like a line
-  in_trailers_ = keep_alive_ = http10_ = expects_continue_ = has_body_ = false;
+  last_byte_ = '\n';  // a head begins like a line
+  entering_trailers_ = in_trailers_ = keep_alive_ = http10_ = expects_continue_ = has_body_ = false;
 }
 
 void HttpParser::read_body() {
@@ -107,8 +104,21 @@ void HttpParser::read_body() {
 }
 
 size_t HttpParser::feed(std::string_view bytes) {
+  size_t taken = feed_part(bytes);
+  if (!std::exchange(entering_trailers_, false)) return taken;
+  // llhttp stopped behind the last chunk's size line, so that the lines from here on can be
+  // checked.
+  in_trailers_ = true;
+  last_byte_ = '\n';
+  llhttp_resume(&llhttp_);
+  taken += feed_part(bytes.substr(taken));
+  return taken;
+}
+
+size_t HttpParser::feed_part(std::string_view bytes) {
   if (bytes.empty() || (state_ != State::kHead && state_ != State::kBody)) return 0;
   const bool in_head = state_ == State::kHead;
+  const bool in_lines = in_head || in_trailers_;
   if (in_head && head_bytes_ == 0) first_byte_ = bytes.front();
   // One more than the limit, so that a head at the limit passes and a longer one is seen to be
   // longer.
@@ -121,18 +131,19 @@ size_t HttpParser::feed(std::string_view bytes) {
     taken = static_cast<size_t>(stopped - part.data());
   if (error != HPE_OK && error != HPE_PAUSED && state_ != State::kFailed)
     refuse_llhttp_error(error, part);
-  if (!in_head) return taken;
-
-  head_bytes_ += taken;
-  scan_line_ends(part.substr(0, taken));
-  const bool open = state_ == State::kHead || state_ == State::kHeadDone;
-  if (open && head_bytes_ > limits_.head_bytes_max) {
-    if (request_.headers.empty() && header_.name.empty())
-      refuse(414, "The request target is too long.");
-    else
-      refuse(431, "The request's headers are too large.");
-  }
+  if (in_lines) scan_line_ends(part.substr(0, taken));
+  if (in_head) count_head(taken);
   return taken;
+}
+
+void HttpParser::count_head(size_t taken) {
+  head_bytes_ += taken;
+  const bool open = state_ == State::kHead || state_ == State::kHeadDone;
+  if (!open || head_bytes_ <= limits_.head_bytes_max) return;
+  if (request_.headers.empty() && header_.name.empty())
+    refuse(414, "The request target is too long.");
+  else
+    refuse(431, "The request's headers are too large.");
 }
 
 int HttpParser::refuse(int status, std::string_view message) {
@@ -177,20 +188,19 @@ void HttpParser::refuse_llhttp_error(llhttp_errno_t error, std::string_view byte
 
 // llhttp takes a lone LF for a line end and joins folded headers; proxies in front may not, so both
 // are refused.
-void HttpParser::scan_line_ends(std::string_view head_bytes) {
+void HttpParser::scan_line_ends(std::string_view bytes) {
   if (state_ == State::kFailed) return;
-  for (const char c : head_bytes) {
-    const bool after_cr = before_[1] == '\r';
-    if ((c == '\n') != after_cr && (c == '\n' || after_cr)) {
+  for (const char c : bytes) {
+    const bool after_cr = last_byte_ == '\r';
+    if (after_cr != (c == '\n')) {
       refuse(400, "Lines must end with CR LF.");
       return;
     }
-    if (before_[1] == '\n' && (c == ' ' || c == '\t')) {
+    if (last_byte_ == '\n' && (c == ' ' || c == '\t')) {
       refuse(400, "Header lines must not be folded.");
       return;
     }
-    before_[0] = before_[1];
-    before_[1] = c;
+    last_byte_ = c;
   }
 }
 
@@ -304,6 +314,11 @@ int HttpParser::on_body(std::string_view part) {
     return refuse(413, "The request body is too large.");
   request_.body += part;
   return 0;
+}
+
+int HttpParser::on_chunk_header() {
+  entering_trailers_ = llhttp_.content_length == 0;
+  return entering_trailers_ ? HPE_PAUSED : 0;
 }
 
 int HttpParser::on_chunk_extension(std::string_view part) {

@@ -60,7 +60,9 @@ class HttpParser {
 
   int refuse(int status, std::string_view message);
   void refuse_llhttp_error(llhttp_errno_t error, std::string_view bytes);
-  void scan_line_ends(std::string_view head_bytes);
+  size_t feed_part(std::string_view bytes);
+  void count_head(size_t taken);
+  void scan_line_ends(std::string_view bytes);
   bool finish_target();
   int finish_head();
   int finish_transfer_headers();
@@ -69,6 +71,7 @@ class HttpParser {
   int on_header_value(std::string_view part);
   int on_header_done();
   int on_body(std::string_view part);
+  int on_chunk_header();
   int on_chunk_extension(std::string_view part);
 
   const HttpLimits& limits_;
@@ -80,8 +83,9 @@ class HttpParser {
   size_t head_bytes_ = 0;  // taken for this head
   size_t trailer_bytes_ = 0;
   size_t chunk_extension_bytes_ = 0;
-  char before_[2] = {};  // the last two bytes of the head, for line ends across reads
+  char last_byte_ = 0;  // of the head or the trailers, for line ends across reads
   char first_byte_ = 0;
+  bool entering_trailers_ = false;
   bool in_trailers_ = false;
   bool keep_alive_ = false;
   bool http10_ = false;
