@@ -1,0 +1,188 @@
+// The shipped demo model on the CPU device: a request gives the same tokens alone, in a batch, in chunks, preempted,
+// from the caches and between two devices, in float32 and in bfloat16.
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "device/cpu/cpu_device.h"
+#include "engine/engine_fixture.h"
+#include "media/image.h"
+
+using namespace hs;
+using namespace hs::test;
+
+namespace {
+
+const std::filesystem::path kDemo = std::filesystem::path(HS_SOURCE_DIR) / "models/demo";
+
+struct DemoModel {
+  explicit DemoModel(DType dtype, bool two_devices = false) {
+    auto first = make_cpu_device({.index = 0, .threads = 1});
+    auto second = make_cpu_device({.index = 1, .threads = 1});
+    BOOST_REQUIRE(first && second);
+    vision_device = std::move(*first);
+    other_device = std::move(*second);
+    language_device = two_devices ? other_device.get() : vision_device.get();
+    auto loaded = load_model({.path = kDemo / "llava",
+                              .dtype = dtype,
+                              .vision_device = vision_device.get(),
+                              .language_device = language_device});
+    BOOST_REQUIRE_MESSAGE(loaded, (loaded ? "" : loaded.error().message));
+    model = std::move(*loaded);
+  }
+
+  GenerateRequest ask(const std::string& picture, const std::string& question) const {
+    ChatInput chat;
+    ChatMessage& message = chat.messages.emplace_back();
+    message.role = "user";
+    std::vector<std::shared_ptr<const ImagePatches>> images;
+    if (!picture.empty()) {
+      message.parts.push_back({ChatPart::Kind::kImage, ""});
+      std::ifstream file(kDemo / "examples" / picture, std::ios::binary);
+      const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+      const auto image = decode_image(std::as_bytes(std::span(bytes)), {});
+      BOOST_REQUIRE_MESSAGE(image, (image ? "" : image.error().message));
+      auto patches = model.prompts->preprocess(*image);
+      BOOST_REQUIRE(patches);
+      images.push_back(std::make_shared<ImagePatches>(std::move(*patches)));
+    }
+    message.parts.push_back({ChatPart::Kind::kText, question});
+    auto prompt = model.prompts->chat(chat, std::move(images));
+    BOOST_REQUIRE_MESSAGE(prompt, (prompt ? "" : prompt.error().message));
+    return make_request(std::move(*prompt), 40);
+  }
+
+  std::unique_ptr<Device> vision_device;
+  std::unique_ptr<Device> other_device;
+  Device* language_device = nullptr;
+  Model model;
+};
+
+struct DemoRun {
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  EngineStats stats;
+};
+
+// All requests in one engine, `at_once` of them at a time.
+DemoRun run_all(DemoModel& demo, const std::vector<GenerateRequest>& requests,
+                const EngineConfig& config, size_t at_once) {
+  WakeUp wake;
+  const SystemClock clock;
+  auto engine = Engine::create(demo.model, *demo.vision_device, *demo.language_device, config,
+                               clock, [&] { wake.notify(); });
+  BOOST_REQUIRE_MESSAGE(engine, (engine ? "" : engine.error().message));
+  DemoRun run;
+  for (size_t first = 0; first < requests.size(); first += at_once) {
+    for (size_t i = first; i < std::min(first + at_once, requests.size()); ++i) {
+      run.sinks.push_back(std::make_shared<RecordingSink>());
+      BOOST_REQUIRE((*engine)->submit(requests[i], run.sinks.back()));
+    }
+    for (;;) {
+      (*engine)->poll();
+      if ((*engine)->idle()) break;
+      BOOST_REQUIRE_MESSAGE(wake.wait(), "the engine stands still");
+    }
+  }
+  run.stats = (*engine)->stats();
+  BOOST_TEST(run.stats.kv_blocks_used == 0);
+  return run;
+}
+
+void check_same(const DemoRun& got, const DemoRun& want, const std::string& how) {
+  BOOST_TEST_CONTEXT(how) {
+    for (size_t i = 0; i < want.sinks.size(); ++i) {
+      BOOST_TEST_CONTEXT("request " << i) {
+        BOOST_TEST(!got.sinks[i]->error);
+        for (const auto& [choice, wanted] : want.sinks[i]->choices) {
+          const ChoiceRecord& record = got.sinks[i]->choices[choice];
+          BOOST_TEST(record.text == wanted.text);
+          BOOST_TEST((record.finish == wanted.finish));
+          BOOST_REQUIRE_EQUAL(record.logprobs.size(), wanted.logprobs.size());
+          for (size_t t = 0; t < wanted.logprobs.size(); ++t) {
+            BOOST_TEST(record.logprobs[t].id == wanted.logprobs[t].id);
+            BOOST_TEST(record.logprobs[t].logprob == wanted.logprobs[t].logprob);
+          }
+        }
+      }
+    }
+  }
+}
+
+EngineConfig demo_config() {
+  return {.max_num_seqs = 16,
+          .max_num_batched_tokens = 512,
+          .kv_blocks = 512,
+          .embedding_cache_rows = 1024,
+          .prefix_cache = false};
+}
+
+std::vector<GenerateRequest> sixteen_requests(const DemoModel& demo) {
+  const char* pictures[] = {"picture1.png", "picture2.jpg", "picture3.png", ""};
+  const char* questions[] = {"What is in the picture?", "What do you see?"};
+  std::vector<GenerateRequest> requests;
+  for (uint64_t i = 0; i < 16; ++i) {
+    GenerateRequest request = demo.ask(pictures[i % 4], questions[i / 4 % 2]);
+    request.temperature = i < 8 ? 0.0F : 1.0F;
+    request.seed = i;
+    request.n_logprobs = 2;
+    request.ignore_eos = i % 3 == 0;
+    request.n_choices = i == 9 ? 3 : 1;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+void check_every_way(DType dtype) {
+  DemoModel demo(dtype);
+  const std::vector<GenerateRequest> requests = sixteen_requests(demo);
+  const DemoRun alone = run_all(demo, requests, demo_config(), 1);
+  for (const auto& sink : alone.sinks) BOOST_REQUIRE(!sink->error);
+
+  check_same(run_all(demo, requests, demo_config(), 16), alone, "batched");
+
+  EngineConfig chunked = demo_config();
+  chunked.max_num_batched_tokens = 27;
+  check_same(run_all(demo, requests, chunked, 16), alone, "chunked");
+
+  EngineConfig cached = demo_config();
+  cached.prefix_cache = true;
+  const DemoRun from_caches = run_all(demo, requests, cached, 4);
+  check_same(from_caches, alone, "prefix cache");
+  BOOST_TEST(from_caches.stats.prefix_hits > 0);
+
+  EngineConfig small = demo_config();
+  small.kv_blocks = 24;
+  small.embedding_cache_rows = 128;
+  const DemoRun preempted = run_all(demo, requests, small, 16);
+  check_same(preempted, alone, "preempted");
+  BOOST_TEST(preempted.stats.preemptions > 0);
+
+  DemoModel split(dtype, true);
+  check_same(run_all(split, requests, demo_config(), 16), alone, "two devices");
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(engine_demo_tests)
+
+BOOST_AUTO_TEST_CASE(the_demo_answers_about_its_pictures) {
+  DemoModel demo(DType::kF32);
+  const std::vector<GenerateRequest> requests{
+      demo.ask("picture1.png", "What is in the picture?"),
+      demo.ask("picture1.png", "What is the red shape?")};
+  const DemoRun run = run_all(demo, requests, demo_config(), 2);
+  BOOST_TEST(run.sinks[0]->choices[0].text == "A red circle.");
+  BOOST_TEST(run.sinks[1]->choices[0].text == "The red shape is a circle.");
+  BOOST_TEST((run.sinks[0]->choices[0].finish == FinishReason::kStop));
+  BOOST_TEST(run.sinks[0]->usage.image_tokens == 64);
+  BOOST_TEST(run.stats.images_encoded == 1);
+}
+
+BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_in_float32) { check_every_way(DType::kF32); }
+
+BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_in_bfloat16) {
+  check_every_way(DType::kBF16);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,415 @@
+// The scheduler's policy, shown by scripts of events and the orders that come back. No model, no thread, no time.
+#include "engine/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <boost/test/unit_test.hpp>
+#include <map>
+#include <random>
+#include <set>
+
+#include "engine/engine_fixture.h"
+
+using namespace hs;
+
+namespace {
+
+SchedulerConfig config_of(int32_t n_blocks, int32_t budget) {
+  return {.block_size = 4,
+          .n_blocks = n_blocks,
+          .max_model_len = 1000,
+          .max_num_seqs = 8,
+          .max_num_batched_tokens = budget,
+          .max_queue = 100,
+          .max_encode_images = 2,
+          .embedding_rows = 32,
+          .max_encode_rows = 32};
+}
+
+PromptImage image_at(int32_t first, uint64_t picture, int32_t n_rows) {
+  return {.first = first, .key = {.content_hash = {picture, 0}, .n_rows = n_rows}};
+}
+
+// Drives a scheduler and writes down what it orders.
+struct Script {
+  explicit Script(const SchedulerConfig& config) : scheduler(config) {}
+
+  // Prompts of different ids share nothing.
+  void arrive(RequestId id, int32_t n_prompt, std::vector<PromptImage> images = {},
+              int32_t n_choices = 1, int32_t max_tokens = 100) {
+    NewRequest request{.id = id, .prompt = {}, .images = std::move(images), .n_choices = n_choices,
+                       .max_tokens = max_tokens};
+    for (int32_t i = 0; i < n_prompt; ++i) {
+      request.prompt.push_back(static_cast<int32_t>(id) * 1000 + i);
+    }
+    BOOST_REQUIRE(scheduler.arrived(std::move(request)));
+  }
+  // "request.choice:first+count" of each item, "!" if it samples.
+  std::string step() {
+    if (!scheduler.next_step(order)) return "-";
+    std::string text;
+    for (const StepOrder::Item& item : order.items) {
+      text += fmt::format("{}{}.{}:{}+{}{}", text.empty() ? "" : " ", item.sequence->request->id,
+                          item.sequence->choice, item.first, item.count, item.sample ? "!" : "");
+    }
+    return text;
+  }
+  void step_done() {
+    std::vector<int32_t> tokens;
+    for (const StepOrder::Item& item : order.items) {
+      if (item.sample) tokens.push_back(next_token++);
+    }
+    scheduler.step_done(tokens);
+  }
+  std::string run() {
+    std::string text = step();
+    if (text != "-") step_done();
+    return text;
+  }
+  // "request/image@row" of each picture.
+  std::string encode() {
+    if (!scheduler.next_encode(encoding)) return "-";
+    std::string text;
+    for (const EncodeOrder::Item& item : encoding.items) {
+      text += fmt::format("{}{}/{}@{}", text.empty() ? "" : " ", item.request, item.image,
+                          scheduler.slots().first_row(item.slot));
+    }
+    return text;
+  }
+  std::vector<RequestId> encode_done(std::vector<ImageOutcome> outcomes = {}) {
+    outcomes.resize(encoding.items.size(), ImageOutcome::kOk);
+    std::vector<RequestId> failed;
+    scheduler.encode_done(outcomes, failed);
+    return failed;
+  }
+
+  Scheduler scheduler;
+  StepOrder order;
+  EncodeOrder encoding;
+  int32_t next_token = 100'000;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(scheduler_tests)
+
+BOOST_AUTO_TEST_CASE(decode_tokens_come_before_prefill_chunks) {
+  Script script(config_of(100, 10));
+  script.arrive(1, 4);
+  BOOST_TEST(script.run() == "1.0:0+4!");
+  script.arrive(2, 25);
+  BOOST_TEST(script.run() == "1.0:4+1! 2.0:0+9");
+  BOOST_TEST(script.run() == "1.0:5+1! 2.0:9+9");
+  BOOST_TEST(script.run() == "1.0:6+1! 2.0:18+7!");
+  BOOST_TEST(script.run() == "1.0:7+1! 2.0:25+1!");
+}
+
+BOOST_AUTO_TEST_CASE(one_step_at_a_time) {
+  Script script(config_of(100, 10));
+  script.arrive(1, 4);
+  BOOST_TEST(script.step() == "1.0:0+4!");
+  BOOST_TEST(!script.scheduler.next_step(script.order));
+}
+
+BOOST_AUTO_TEST_CASE(a_step_holds_no_more_sequences_than_configured) {
+  SchedulerConfig config = config_of(100, 100);
+  config.max_num_seqs = 2;
+  Script script(config);
+  for (RequestId id = 1; id <= 3; ++id) script.arrive(id, 2);
+  BOOST_TEST(script.run() == "1.0:0+2! 2.0:0+2!");
+  script.scheduler.finish(1, 0);
+  BOOST_TEST(script.run() == "2.0:2+1! 3.0:0+2!");
+}
+
+BOOST_AUTO_TEST_CASE(prefill_stops_at_a_picture_that_has_not_arrived) {
+  Script script(config_of(100, 8));
+  script.arrive(1, 30, {image_at(6, 1, 10), image_at(20, 2, 5)});
+  BOOST_TEST(script.encode() == "1/0@0 1/1@10");
+  BOOST_TEST(script.run() == "1.0:0+6");
+  BOOST_TEST(script.run() == "-");
+  script.encode_done();
+  BOOST_TEST(script.run() == "1.0:6+8");   // ends inside the picture
+  BOOST_TEST(script.run() == "1.0:14+8");  // and begins inside it
+  BOOST_TEST(script.scheduler.slots().n_held() == 1);
+  BOOST_TEST(script.run() == "1.0:22+8!");
+  BOOST_TEST(script.scheduler.slots().n_held() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(pictures_are_encoded_in_order_of_arrival_and_each_once) {
+  Script script(config_of(100, 8));
+  script.arrive(1, 20, {image_at(1, 7, 8)});
+  script.arrive(2, 20, {image_at(1, 7, 8)});
+  script.arrive(3, 20, {image_at(1, 8, 8)});
+  script.arrive(4, 20, {image_at(1, 9, 8)});
+  BOOST_TEST(script.encode() == "1/0@0 3/0@8");
+  BOOST_TEST(!script.scheduler.next_encode(script.encoding));
+  BOOST_TEST(script.scheduler.request(2)->images[0].slot ==
+             script.scheduler.request(1)->images[0].slot);
+}
+
+BOOST_AUTO_TEST_CASE(a_burst_of_pictures_queues_for_room) {
+  Script script(config_of(100, 100));
+  for (RequestId id = 1; id <= 4; ++id) script.arrive(id, 20, {image_at(1, id, 16)});
+  BOOST_TEST(script.encode() == "1/0@0 2/0@16");
+  script.encode_done();
+  BOOST_TEST(script.encode() == "-");  // both are held
+  BOOST_TEST(script.run() == "1.0:0+20! 2.0:0+20! 3.0:0+1 4.0:0+1");
+  BOOST_TEST(script.encode() == "3/0@0 4/0@16");
+}
+
+BOOST_AUTO_TEST_CASE(an_older_request_takes_receive_slots_from_a_younger_one) {
+  SchedulerConfig config = config_of(100, 12);
+  config.max_encode_images = 1;
+  Script script(config);
+  script.arrive(1, 60, {image_at(0, 1, 16), image_at(20, 2, 20)});
+  script.arrive(2, 20, {image_at(1, 3, 16)});
+  BOOST_TEST(script.encode() == "1/0@0");
+  script.encode_done();
+  // No room for its second one yet, and none is taken while its own first one is needed.
+  BOOST_TEST(script.encode() == "-");
+  BOOST_TEST(script.run() == "1.0:0+12");
+  BOOST_TEST(script.run() == "1.0:12+8 2.0:0+1");
+  BOOST_TEST(script.encode() == "1/1@0");
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_picture_names_those_who_wait_for_it) {
+  Script script(config_of(100, 8));
+  script.arrive(1, 20, {image_at(1, 7, 8)});
+  script.arrive(2, 20, {image_at(1, 8, 8)});
+  script.arrive(3, 20, {image_at(1, 7, 8)});
+  script.encode();
+  std::vector<RequestId> failed =
+      script.encode_done({ImageOutcome::kFailed, ImageOutcome::kOk});
+  std::ranges::sort(failed);
+  BOOST_TEST((failed == std::vector<RequestId>{1, 3}));
+  for (const RequestId id : failed) script.scheduler.cancel(id);
+  BOOST_TEST(script.encode() == "-");
+  BOOST_TEST(script.run() == "2.0:0+8");
+  BOOST_TEST(script.scheduler.slots().n_slots() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(between_two_devices_embeddings_are_transferred_before_they_arrive) {
+  SchedulerConfig config = config_of(100, 50);
+  config.n_transfer_buffers = 2;
+  config.max_encode_images = 1;
+  Script script(config);
+  for (RequestId id = 1; id <= 3; ++id) script.arrive(id, 10, {image_at(0, id, 8)});
+  TransferOrder first;
+  TransferOrder second;
+  BOOST_TEST(script.encode() == "1/0@0");
+  BOOST_TEST(!script.scheduler.next_transfer(first));
+  script.encode_done();
+  BOOST_REQUIRE(script.scheduler.next_transfer(first));
+  BOOST_TEST(first.items[0].n_rows == 8);
+  BOOST_TEST(script.encode() == "2/0@8");
+  script.encode_done();
+  BOOST_REQUIRE(script.scheduler.next_transfer(second));
+  BOOST_TEST(second.buffer != first.buffer);
+  BOOST_TEST(script.encode() == "-");  // both buffers are on their way
+  BOOST_TEST(script.run() == "-");
+  std::vector<RequestId> failed;
+  script.scheduler.transfer_done(true, failed);
+  BOOST_TEST(script.encode() == "3/0@16");
+  BOOST_TEST(script.encoding.buffer == first.buffer);
+  BOOST_TEST(script.run() == "1.0:0+10!");
+  script.scheduler.transfer_done(false, failed);
+  BOOST_TEST((failed == std::vector<RequestId>{2}));
+}
+
+BOOST_AUTO_TEST_CASE(the_youngest_is_preempted_and_runs_all_its_tokens_again) {
+  SchedulerConfig config = config_of(4, 100);
+  config.prefix_cache = false;
+  Script script(config);
+  script.arrive(1, 4, {}, 1, 12);
+  script.arrive(2, 3, {}, 1, 8);
+  BOOST_TEST(script.run() == "1.0:0+4! 2.0:0+3!");
+  BOOST_TEST(script.run() == "1.0:4+1! 2.0:3+1!");
+  BOOST_TEST(script.run() == "1.0:5+1! 2.0:4+1!");
+  for (int i = 6; i < 8; ++i) script.run();
+  BOOST_TEST(script.run() == "1.0:8+1!");  // takes the blocks of 2
+  BOOST_TEST(script.scheduler.counters().preemptions == 1);
+  BOOST_TEST(script.scheduler.n_waiting() == 1);
+  script.scheduler.finish(1, 0);
+  BOOST_TEST(script.run() == "2.0:0+8!");
+  BOOST_TEST(script.run() == "2.0:8+1!");
+}
+
+BOOST_AUTO_TEST_CASE(nobody_passes_the_head_of_the_queue) {
+  Script script(config_of(6, 100));
+  script.arrive(1, 8);
+  BOOST_TEST(script.run() == "1.0:0+8!");
+  script.arrive(2, 16);
+  script.arrive(3, 1);
+  BOOST_TEST(script.run() == "1.0:8+1!");  // 2 does not fit beside 1, and 3 waits behind it
+  script.scheduler.finish(1, 0);
+  BOOST_TEST(script.run() == "2.0:0+16! 3.0:0+1!");
+}
+
+BOOST_AUTO_TEST_CASE(further_choices_start_from_the_full_blocks_of_the_prompt) {
+  Script script(config_of(100, 100));
+  script.arrive(1, 10, {}, 3);
+  BOOST_TEST(script.run() == "1.0:0+10!");
+  BOOST_TEST(script.run() == "1.0:10+1! 1.1:8+2! 1.2:8+2!");
+  const RequestState& request = *script.scheduler.request(1);
+  BOOST_TEST(request.choices[1].blocks[1] == request.choices[0].blocks[1]);
+  BOOST_TEST(request.choices[1].blocks[2] != request.choices[0].blocks[2]);
+  for (int32_t choice = 0; choice < 3; ++choice) script.scheduler.finish(1, choice);
+  BOOST_TEST(script.scheduler.pool().n_held() == 0);
+  BOOST_TEST(script.scheduler.n_requests() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_running_prompt_takes_blocks_that_were_published_since) {
+  Script script(config_of(100, 8));
+  NewRequest twin{.id = 1, .prompt = std::vector<int32_t>(17, 5), .images = {}, .n_choices = 1,
+                  .max_tokens = 5};
+  BOOST_REQUIRE(script.scheduler.arrived(twin));
+  twin.id = 2;
+  BOOST_REQUIRE(script.scheduler.arrived(twin));
+  BOOST_TEST(script.run() == "1.0:0+8");
+  BOOST_TEST(script.run() == "1.0:8+8");
+  BOOST_TEST(script.run() == "1.0:16+1! 2.0:16+1!");
+}
+
+BOOST_AUTO_TEST_CASE(a_cancelled_request_in_a_step_keeps_its_blocks_until_the_step_is_done) {
+  Script script(config_of(100, 100));
+  script.arrive(1, 8);
+  script.step();
+  script.scheduler.cancel(1);
+  script.scheduler.cancel(1);
+  BOOST_TEST(script.scheduler.pool().n_held() == 2);
+  BOOST_TEST(script.scheduler.n_requests() == 1);
+  script.step_done();
+  BOOST_TEST(script.scheduler.pool().n_held() == 0);
+  BOOST_TEST(script.scheduler.n_requests() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_bad_step_computed_is_not_used_again) {
+  Script script(config_of(100, 100));
+  script.arrive(1, 8);
+  script.step();
+  script.scheduler.step_done(std::vector<int32_t>{-1});
+  script.scheduler.cancel(1);
+  BOOST_TEST(script.scheduler.pool().n_cached() == 0);
+  script.arrive(1, 8);
+  script.step();
+  script.scheduler.step_failed();
+  script.scheduler.cancel(1);
+  BOOST_TEST(script.scheduler.pool().n_cached() == 0);
+  BOOST_TEST(script.scheduler.pool().n_held() == 0);
+}
+
+// Random events against random limits: the orders keep every promise, everybody is served in the end, and the same
+// events give the same orders.
+std::string random_run(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto draw = [&](uint32_t low, uint32_t high) {
+    return static_cast<int32_t>(low + random() % (high - low + 1));
+  };
+  SchedulerConfig config = config_of(draw(12, 40), draw(1, 30));
+  config.max_num_seqs = draw(1, 6);
+  config.max_encode_images = draw(1, 3);
+  config.embedding_rows = config.max_encode_rows = draw(12, 40);
+  config.n_transfer_buffers = draw(0, 2);
+  config.prefix_cache = draw(0, 1) == 1;
+  Script script(config);
+  Scheduler& scheduler = script.scheduler;
+  std::map<RequestId, std::vector<int32_t>> left;  // tokens that each choice still gives
+  RequestId next_id = 1;
+  std::string log;
+  bool encoding = false;
+  bool stepping = false;
+  int transferring = 0;
+  TransferOrder transfer;
+  std::vector<RequestId> failed;
+  for (int turn = 0; turn < 3000; ++turn) {
+    if (next_id <= 25 && draw(0, 3) == 0) {
+      const RequestId id = next_id++;
+      std::vector<PromptImage> images;
+      int32_t n = draw(1, 8);
+      for (int32_t i = draw(0, 2); i > 0; --i) {
+        const int32_t rows = draw(1, 12);
+        images.push_back(image_at(n, static_cast<uint64_t>(rows), rows));
+        n += rows + draw(0, 4);
+      }
+      left[id] = std::vector<int32_t>(static_cast<size_t>(draw(1, 3)), draw(1, 10));
+      script.arrive(id, n + 1, images, static_cast<int32_t>(left[id].size()), 12);
+    }
+    if (!encoding) {
+      const std::string text = script.encode();
+      encoding = text != "-";
+      log += "E" + text;
+    }
+    while (scheduler.next_transfer(transfer)) ++transferring;
+    if (!stepping) {
+      const std::string text = script.step();
+      stepping = text != "-";
+      log += "S" + text + "\n";
+      if (stepping) {
+        int32_t n_tokens = 0;
+        std::set<BlockId> written;
+        for (const StepOrder::Item& item : script.order.items) {
+          n_tokens += item.count;
+          const Sequence& s = *item.sequence;
+          BOOST_REQUIRE_GE(static_cast<int32_t>(s.blocks.size()) * 4, item.first + item.count);
+          for (int32_t b = item.first / 4; b <= (item.first + item.count - 1) / 4; ++b) {
+            const BlockId block = s.blocks[static_cast<size_t>(b)];
+            BOOST_REQUIRE(written.insert(block).second);
+            BOOST_REQUIRE_EQUAL(scheduler.pool().ref_count(block), 1);  // never a shared one
+          }
+          for (const PromptImage& image : s.request->images) {
+            if (image.end() <= item.first || image.first >= item.first + item.count) continue;
+            BOOST_REQUIRE(image.slot != kNoSlot && scheduler.slots().arrived(image.slot));
+          }
+        }
+        BOOST_REQUIRE_EQUAL(n_tokens, script.order.n_tokens);
+        BOOST_REQUIRE_LE(n_tokens, config.max_num_batched_tokens);
+        BOOST_REQUIRE_LE(static_cast<int32_t>(script.order.items.size()), config.max_num_seqs);
+      }
+    }
+    if (draw(0, 40) == 0 && !left.empty()) {
+      const RequestId id = left.begin()->first;
+      scheduler.cancel(id);
+      left.erase(id);
+    }
+    // One of the lanes gets done.
+    const int32_t lane = draw(0, 2);
+    if (lane == 0 && encoding) {
+      script.encode_done();
+      encoding = false;
+    } else if (lane == 1 && transferring > 0) {
+      scheduler.transfer_done(true, failed);
+      --transferring;
+    } else if (lane == 2 && stepping) {
+      const std::vector<StepOrder::Item> items = script.order.items;
+      std::vector<std::pair<RequestId, int32_t>> sampled;
+      for (const StepOrder::Item& item : items) {
+        if (item.sample) sampled.emplace_back(item.sequence->request->id, item.sequence->choice);
+      }
+      script.step_done();
+      stepping = false;
+      for (const auto& [id, choice] : sampled) {
+        const auto it = left.find(id);
+        if (it == left.end() || --it->second[static_cast<size_t>(choice)] > 0) continue;
+        scheduler.finish(id, choice);
+        if (scheduler.request(id) == nullptr) left.erase(it);
+      }
+    }
+    if (next_id > 25 && left.empty() && scheduler.n_requests() == 0) break;
+  }
+  BOOST_TEST(left.empty(), "not everybody was served");
+  BOOST_TEST(scheduler.pool().n_held() == 0);
+  BOOST_TEST(scheduler.slots().n_held() == 0);
+  return log;
+}
+
+BOOST_AUTO_TEST_CASE(same_events_give_same_orders_and_everybody_is_served) {
+  const uint32_t first_seed = test::test_seed();
+  for (uint32_t i = 0; i < 100; ++i) {
+    BOOST_TEST_CONTEXT("seed " << first_seed + i) {
+      const std::string once = random_run(first_seed + i);
+      BOOST_TEST((once == random_run(first_seed + i)));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
