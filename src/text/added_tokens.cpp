@@ -42,11 +42,13 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(s
   const auto repeated = std::ranges::unique(tokens_, {}, &AddedToken::content);
   tokens_.erase(repeated.begin(), repeated.end());
   first_index_.assign(257, 0);
-  for (const AddedToken& token : tokens_) ++first_index_[static_cast<unsigned char>(token.content[0]) + 1U];
+  for (const AddedToken& token : tokens_)
+    ++first_index_[static_cast<unsigned char>(token.content[0]) + 1U];
   for (size_t i = 1; i < first_index_.size(); ++i) first_index_[i] += first_index_[i - 1];
 }
 
-// The longest token that `text` starts with: the range of tokens that share the first bytes narrows byte by byte.
+// The longest token that `text` starts with: the range of tokens that share the first bytes narrows
+// byte by byte.
 const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
   const auto byte = static_cast<unsigned char>(text[0]);
   auto low = tokens_.begin() + first_index_[byte];
@@ -56,9 +58,13 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
     if (low->content.size() == depth) best = &*low++;
     if (depth == text.size()) break;
     const auto wanted = static_cast<unsigned char>(text[depth]);
-    const auto byte_of = [depth](const AddedToken& token) { return static_cast<unsigned char>(token.content[depth]); };
-    low = std::partition_point(low, high, [&](const AddedToken& token) { return byte_of(token) < wanted; });
-    high = std::partition_point(low, high, [&](const AddedToken& token) { return byte_of(token) == wanted; });
+    const auto byte_of = [depth](const AddedToken& token) {
+      return static_cast<unsigned char>(token.content[depth]);
+    };
+    low = std::partition_point(low, high,
+                               [&](const AddedToken& token) { return byte_of(token) < wanted; });
+    high = std::partition_point(low, high,
+                                [&](const AddedToken& token) { return byte_of(token) == wanted; });
   }
   return best;
 }

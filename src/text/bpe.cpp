@@ -35,32 +35,37 @@ Result<Bpe> Bpe::parse(const nlohmann::json& json, std::span<const std::string> 
     const auto type = json_string(json, "type", kWhere);
     if (!type) return std::unexpected(type.error());
     if (*type != "BPE")
-      return fail(ErrorKind::kUnsupported, fmt::format("{} of type \"{}\" is not supported, only BPE", kWhere, *type));
+      return fail(ErrorKind::kUnsupported,
+                  fmt::format("{} of type \"{}\" is not supported, only BPE", kWhere, *type));
   }
   Bpe bpe;
-  if (auto status = bpe.read_vocabulary(json, control_tokens); !status) return std::unexpected(status.error());
+  if (auto status = bpe.read_vocabulary(json, control_tokens); !status)
+    return std::unexpected(status.error());
   if (auto status = bpe.read_options(json); !status) return std::unexpected(status.error());
   if (auto status = bpe.read_merges(json); !status) return std::unexpected(status.error());
   bpe.index_characters();
   return bpe;
 }
 
-Status Bpe::read_vocabulary(const nlohmann::json& json, std::span<const std::string> control_tokens) {
+Status Bpe::read_vocabulary(const nlohmann::json& json,
+                            std::span<const std::string> control_tokens) {
   const nlohmann::json* vocabulary = json_field(json, "vocab");
   if (vocabulary == nullptr || !vocabulary->is_object())
     return fail(ErrorKind::kDataLoss, fmt::format("{}: \"vocab\" must be an object", kWhere));
   ids_.reserve(vocabulary->size());
   for (auto it = vocabulary->begin(); it != vocabulary->end(); ++it) {
-    const bool good = it->is_number_unsigned() && it->get<uint64_t>() < static_cast<uint64_t>(kTokenIdLimit);
+    const bool good =
+        it->is_number_unsigned() && it->get<uint64_t>() < static_cast<uint64_t>(kTokenIdLimit);
     if (!good)
       return fail(ErrorKind::kDataLoss,
-                  fmt::format("{}: the id of \"{}\" must be an integer from 0 to {}", kWhere, it.key(), kTokenIdLimit - 1));
+                  fmt::format("{}: the id of \"{}\" must be an integer from 0 to {}", kWhere,
+                              it.key(), kTokenIdLimit - 1));
     const auto id = it->get<int32_t>();
     const auto index = static_cast<size_t>(id);
     if (index >= tokens_.size()) tokens_.resize(index + 1);
     if (!tokens_[index].empty())
-      return fail(ErrorKind::kDataLoss,
-                  fmt::format("{}: \"{}\" and \"{}\" have the same id {}", kWhere, tokens_[index], it.key(), id));
+      return fail(ErrorKind::kDataLoss, fmt::format("{}: \"{}\" and \"{}\" have the same id {}",
+                                                    kWhere, tokens_[index], it.key(), id));
     tokens_[index] = it.key();
     ids_.emplace(it.key(), id);
   }
@@ -80,8 +85,8 @@ Status Bpe::read_options(const nlohmann::json& json) {
   const auto ignore = json_bool(json, "ignore_merges", false, kWhere);
   if (!ignore) return std::unexpected(ignore.error());
   ignore_merges_ = *ignore;
-  for (const auto& [key, target] :
-       {std::pair{"continuing_subword_prefix", &prefix_}, std::pair{"end_of_word_suffix", &suffix_}}) {
+  for (const auto& [key, target] : {std::pair{"continuing_subword_prefix", &prefix_},
+                                    std::pair{"end_of_word_suffix", &suffix_}}) {
     if (json_field(json, key) == nullptr) continue;
     auto value = json_string(json, key, kWhere);
     if (!value) return std::unexpected(value.error());
@@ -111,13 +116,17 @@ Status Bpe::read_merges(const nlohmann::json& json) {
       const auto& text = merge.get_ref<const std::string&>();
       const size_t space = text.find(' ');
       if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
-        return fail(ErrorKind::kDataLoss, fmt::format("{}: merge {} (\"{}\") is not two tokens", kWhere, rank, text));
+        return fail(ErrorKind::kDataLoss,
+                    fmt::format("{}: merge {} (\"{}\") is not two tokens", kWhere, rank, text));
       const std::string_view view = text;
       added = add_merge(view.substr(0, space), view.substr(space + 1), rank);
-    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      added = add_merge(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(), rank);
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      added = add_merge(merge[0].get_ref<const std::string&>(),
+                        merge[1].get_ref<const std::string&>(), rank);
     } else {
-      added = fail(ErrorKind::kDataLoss, fmt::format("{}: merge {} is not two tokens", kWhere, rank));
+      added =
+          fail(ErrorKind::kDataLoss, fmt::format("{}: merge {} is not two tokens", kWhere, rank));
     }
     if (!added) return added;
     ++rank;
@@ -128,7 +137,8 @@ Status Bpe::read_merges(const nlohmann::json& json) {
 Status Bpe::add_merge(std::string_view left, std::string_view right, uint32_t rank) {
   const auto out_of_vocabulary = [&](std::string_view token) {
     return fail(ErrorKind::kDataLoss,
-                fmt::format("{}: merge {} speaks of \"{}\", which is not in the vocabulary", kWhere, rank, token));
+                fmt::format("{}: merge {} speaks of \"{}\", which is not in the vocabulary", kWhere,
+                            rank, token));
   };
   const auto left_id = id_of(left);
   if (!left_id) return out_of_vocabulary(left);
@@ -141,7 +151,8 @@ Status Bpe::add_merge(std::string_view left, std::string_view right, uint32_t ra
   if (control_[static_cast<size_t>(*id)] != 0) return {};
   const uint64_t key = pair_key(*left_id, *right_id);
   size_t slot = hash_pair(key) & (merges_.size() - 1);
-  while (merges_[slot].pair != kNoPair && merges_[slot].pair != key) slot = (slot + 1) & (merges_.size() - 1);
+  while (merges_[slot].pair != kNoPair && merges_[slot].pair != key)
+    slot = (slot + 1) & (merges_.size() - 1);
   merges_[slot] = {key, rank, *id};
   return {};
 }
@@ -150,7 +161,9 @@ void Bpe::index_characters() {
   character_ids_.assign(0x10000, -1);
   for (size_t id = 0; id < tokens_.size(); ++id) {
     const std::string& token = tokens_[id];
-    if (token.empty() || token.size() > 3 || utf8_length(token, 0) != token.size() || control_[id] != 0) continue;
+    if (token.empty() || token.size() > 3 || utf8_length(token, 0) != token.size() ||
+        control_[id] != 0)
+      continue;
     size_t pos = 0;
     character_ids_[next_char(token, pos)] = static_cast<int32_t>(id);
   }
@@ -162,7 +175,8 @@ std::optional<int32_t> Bpe::id_of(std::string_view token) const {
 }
 
 std::string_view Bpe::token(int32_t id) const {
-  return id >= 0 && id < size() ? std::string_view(tokens_[static_cast<size_t>(id)]) : std::string_view();
+  return id >= 0 && id < size() ? std::string_view(tokens_[static_cast<size_t>(id)])
+                                : std::string_view();
 }
 
 const Bpe::Merge* Bpe::find_merge(int32_t left, int32_t right) const {
@@ -189,7 +203,8 @@ int32_t Bpe::character_id(std::string_view character, bool first, bool last) con
   return id && control_[static_cast<size_t>(*id)] == 0 ? *id : -1;
 }
 
-// The symbols that merging starts from: characters, their bytes where the vocabulary lacks them, or the unknown token.
+// The symbols that merging starts from: characters, their bytes where the vocabulary lacks them, or
+// the unknown token.
 void Bpe::append_symbols(std::string_view word, std::vector<int32_t>& ids) const {
   bool unknown_pending = false;
   for (size_t pos = 0; pos < word.size();) {
@@ -203,7 +218,8 @@ void Bpe::append_symbols(std::string_view word, std::vector<int32_t>& ids) const
       continue;
     }
     const auto byte_id = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
-    if (!byte_ids_.empty() && std::ranges::all_of(character, [&](char c) { return byte_id(c) >= 0; })) {
+    if (!byte_ids_.empty() &&
+        std::ranges::all_of(character, [&](char c) { return byte_id(c) >= 0; })) {
       // As in the reference, a pending unknown token comes behind the bytes.
       for (const char c : character) ids.push_back(byte_id(c));
       continue;
@@ -239,7 +255,8 @@ void Bpe::merge_short(std::vector<int32_t>& ids, size_t begin) const {
   while (true) {
     size_t best = kShortWord;
     for (size_t i = 0; i + 1 < count; ++i)
-      if (merges[i] != nullptr && (best == kShortWord || merges[i]->rank < merges[best]->rank)) best = i;
+      if (merges[i] != nullptr && (best == kShortWord || merges[i]->rank < merges[best]->rank))
+        best = i;
     if (best == kShortWord) break;
     symbols[best] = merges[best]->id;
     std::copy(symbols + best + 2, symbols + count, symbols + best + 1);
@@ -274,11 +291,13 @@ void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
   std::vector<Candidate> initial;
   initial.reserve(static_cast<size_t>(count));
   for (int32_t i = 0; i + 1 < count; ++i)
-    if (const Merge* merge = find_merge(at(i).id, at(i + 1).id)) initial.push_back({merge->rank, i, merge->id});
+    if (const Merge* merge = find_merge(at(i).id, at(i + 1).id))
+      initial.push_back({merge->rank, i, merge->id});
   std::priority_queue<Candidate> heap(std::less<Candidate>(), std::move(initial));
   const auto consider = [&](int32_t left, int32_t right) {
     if (left < 0 || right < 0) return;
-    if (const Merge* merge = find_merge(at(left).id, at(right).id)) heap.push({merge->rank, left, merge->id});
+    if (const Merge* merge = find_merge(at(left).id, at(right).id))
+      heap.push({merge->rank, left, merge->id});
   };
   while (!heap.empty()) {
     const Candidate top = heap.top();

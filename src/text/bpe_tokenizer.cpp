@@ -19,9 +19,10 @@ Result<AddedToken> parse_added_token(const nlohmann::json& json, std::string_vie
   auto content = json_string(json, "content", where);
   if (!content) return std::unexpected(content.error());
   token.content = std::move(*content);
-  for (const auto& [key, target] : {std::pair{"special", &token.special}, std::pair{"normalized", &token.normalized},
-                                    std::pair{"lstrip", &token.lstrip}, std::pair{"rstrip", &token.rstrip},
-                                    std::pair{"single_word", &token.single_word}}) {
+  for (const auto& [key, target] :
+       {std::pair{"special", &token.special}, std::pair{"normalized", &token.normalized},
+        std::pair{"lstrip", &token.lstrip}, std::pair{"rstrip", &token.rstrip},
+        std::pair{"single_word", &token.single_word}}) {
     const auto value = json_bool(json, key, false, where);
     if (!value) return std::unexpected(value.error());
     *target = *value;
@@ -34,7 +35,8 @@ Result<std::vector<AddedToken>> parse_added_tokens(const nlohmann::json& json) {
   std::vector<AddedToken> tokens;
   const nlohmann::json* list = json_field(json, "added_tokens");
   if (list == nullptr) return tokens;
-  if (!list->is_array()) return fail(ErrorKind::kDataLoss, fmt::format("{} must be an array", kWhere));
+  if (!list->is_array())
+    return fail(ErrorKind::kDataLoss, fmt::format("{} must be an array", kWhere));
   for (const nlohmann::json& item : *list) {
     auto token = parse_added_token(item, kWhere);
     if (!token) return std::unexpected(token.error());
@@ -51,7 +53,8 @@ Status append_config_tokens(const nlohmann::json& config, std::vector<AddedToken
   constexpr std::string_view kConfigWhere = "tokenizer_config.json: added_tokens_decoder";
   const nlohmann::json* map = json_field(config, "added_tokens_decoder");
   if (map == nullptr) return {};
-  if (!map->is_object()) return fail(ErrorKind::kDataLoss, fmt::format("{} must be an object", kConfigWhere));
+  if (!map->is_object())
+    return fail(ErrorKind::kDataLoss, fmt::format("{} must be an object", kConfigWhere));
   std::unordered_map<std::string_view, bool> known;
   const size_t count = tokens.size();
   tokens.reserve(count + map->size());  // the keys of `known` point into it
@@ -60,11 +63,15 @@ Status append_config_tokens(const nlohmann::json& config, std::vector<AddedToken
     auto token = parse_added_token(*it, kConfigWhere);
     if (!token) return std::unexpected(token.error());
     const std::string& key = it.key();
-    const bool digits = !key.empty() && key.size() <= 7 && std::ranges::all_of(key, [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits = !key.empty() && key.size() <= 7 &&
+                        std::ranges::all_of(key, [](char c) { return c >= '0' && c <= '9'; });
     const int id = digits ? std::stoi(key) : kTokenIdLimit;
-    if (id >= kTokenIdLimit) return fail(ErrorKind::kDataLoss, fmt::format("{}: \"{}\" is not a token id", kConfigWhere, key));
+    if (id >= kTokenIdLimit)
+      return fail(ErrorKind::kDataLoss,
+                  fmt::format("{}: \"{}\" is not a token id", kConfigWhere, key));
     token->id = id;
-    if (!token->content.empty() && !known.contains(token->content)) tokens.push_back(std::move(*token));
+    if (!token->content.empty() && !known.contains(token->content))
+      tokens.push_back(std::move(*token));
   }
   return {};
 }
@@ -113,13 +120,16 @@ std::string token_content(const nlohmann::json& config, std::string_view key) {
 
 }  // namespace
 
-BpeTokenizer::BpeTokenizer(Bpe bpe, std::vector<AddedToken> added) : bpe_(std::move(bpe)), added_(std::move(added)) {}
+BpeTokenizer::BpeTokenizer(Bpe bpe, std::vector<AddedToken> added)
+    : bpe_(std::move(bpe)), added_(std::move(added)) {}
 
-Result<std::unique_ptr<Tokenizer>> BpeTokenizer::build(const nlohmann::json& json, const nlohmann::json& config) {
+Result<std::unique_ptr<Tokenizer>> BpeTokenizer::build(const nlohmann::json& json,
+                                                       const nlohmann::json& config) {
   if (!json.is_object()) return fail(ErrorKind::kDataLoss, "tokenizer.json: must hold an object");
   auto added = parse_added_tokens(json);
   if (!added) return std::unexpected(added.error());
-  if (auto status = append_config_tokens(config, *added); !status) return std::unexpected(status.error());
+  if (auto status = append_config_tokens(config, *added); !status)
+    return std::unexpected(status.error());
   const nlohmann::json* model = json_field(json, "model");
   if (model == nullptr) return fail(ErrorKind::kDataLoss, "tokenizer.json: there is no \"model\"");
   std::vector<std::string> control_tokens;
@@ -129,8 +139,10 @@ Result<std::unique_ptr<Tokenizer>> BpeTokenizer::build(const nlohmann::json& jso
   if (!bpe) return std::unexpected(bpe.error());
   std::unique_ptr<BpeTokenizer> tokenizer(new BpeTokenizer(std::move(*bpe), std::move(*added)));
   if (auto status = tokenizer->resolve_added_ids(); !status) return std::unexpected(status.error());
-  if (auto status = tokenizer->read_components(json); !status) return std::unexpected(status.error());
-  if (auto status = tokenizer->apply_config(config); !status) return std::unexpected(status.error());
+  if (auto status = tokenizer->read_components(json); !status)
+    return std::unexpected(status.error());
+  if (auto status = tokenizer->apply_config(config); !status)
+    return std::unexpected(status.error());
   tokenizer->build_matchers();
   return tokenizer;
 }
@@ -143,14 +155,15 @@ Status BpeTokenizer::resolve_added_ids() {
     if (const auto id = bpe_.id_of(token.content)) {
       token.id = *id;
     } else if (!bpe_.token(token.id).empty()) {
-      return fail(ErrorKind::kDataLoss, fmt::format("{}: \"{}\" has the id {} of \"{}\"", kWhere, token.content, token.id,
-                                                    bpe_.token(token.id)));
+      return fail(ErrorKind::kDataLoss, fmt::format("{}: \"{}\" has the id {} of \"{}\"", kWhere,
+                                                    token.content, token.id, bpe_.token(token.id)));
     }
     const auto [it, inserted] = added_by_id_.emplace(token.id, tokens.size());
     if (!inserted) {
       if (tokens[it->second].content == token.content) continue;
-      return fail(ErrorKind::kDataLoss, fmt::format("{}: \"{}\" and \"{}\" have the same id {}", kWhere,
-                                                    tokens[it->second].content, token.content, token.id));
+      return fail(ErrorKind::kDataLoss,
+                  fmt::format("{}: \"{}\" and \"{}\" have the same id {}", kWhere,
+                              tokens[it->second].content, token.content, token.id));
     }
     size_ = std::max(size_, token.id + 1);
     tokens.push_back(std::move(token));
@@ -172,7 +185,8 @@ Status BpeTokenizer::read_components(const nlohmann::json& json) {
     pre_tokenizer_ = std::move(*parsed);
   }
   const nlohmann::json* decoder = json_field(json, "decoder");
-  if (decoder == nullptr) return fail(ErrorKind::kUnsupported, "tokenizer.json: there is no \"decoder\"");
+  if (decoder == nullptr)
+    return fail(ErrorKind::kUnsupported, "tokenizer.json: there is no \"decoder\"");
   auto parsed = parse_decoder(*decoder);
   if (!parsed) return std::unexpected(parsed.error());
   decoder_ = std::move(*parsed);
@@ -184,18 +198,22 @@ Status BpeTokenizer::read_components(const nlohmann::json& json) {
   for (const auto* ids : {&post_processor_.prefix, &post_processor_.suffix})
     for (const int32_t id : *ids)
       if (token(id).empty())
-        return fail(ErrorKind::kDataLoss, fmt::format("tokenizer.json: post_processor: no token has the id {}", id));
+        return fail(ErrorKind::kDataLoss,
+                    fmt::format("tokenizer.json: post_processor: no token has the id {}", id));
   return {};
 }
 
-// The Llama and Gemma classes of transformers build the post-processor from two flags, whatever tokenizer.json says.
+// The Llama and Gemma classes of transformers build the post-processor from two flags, whatever
+// tokenizer.json says.
 Status BpeTokenizer::apply_config(const nlohmann::json& config) {
   const std::string tokenizer_class = token_content(config, "tokenizer_class");
-  const bool from_flags = tokenizer_class.starts_with("Llama") || tokenizer_class.starts_with("CodeLlama") ||
+  const bool from_flags = tokenizer_class.starts_with("Llama") ||
+                          tokenizer_class.starts_with("CodeLlama") ||
                           tokenizer_class.starts_with("Gemma");
   if (!from_flags) return {};
-  for (const auto& [flag, name, ids] : {std::tuple{"add_bos_token", "bos_token", &post_processor_.prefix},
-                                        std::tuple{"add_eos_token", "eos_token", &post_processor_.suffix}}) {
+  for (const auto& [flag, name, ids] :
+       {std::tuple{"add_bos_token", "bos_token", &post_processor_.prefix},
+        std::tuple{"add_eos_token", "eos_token", &post_processor_.suffix}}) {
     const nlohmann::json* field = json_field(config, flag);
     if (field == nullptr || !field->is_boolean()) continue;
     const auto id = id_of(token_content(config, name));
@@ -226,7 +244,8 @@ void BpeTokenizer::build_matchers() {
   normalized_matcher_ = AddedTokenMatcher(std::move(normalized));
 }
 
-std::vector<int32_t> BpeTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+std::vector<int32_t> BpeTokenizer::encode(std::string_view text,
+                                          const EncodeOptions& options) const {
   if (!is_valid_utf8(text)) {
     const std::vector<TextSpan> spans = lossy_spans(text, options.literal);
     std::string valid;
@@ -244,11 +263,13 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text, const EncodeOpt
     if (!normalized_matcher_.empty() && !options.literal.empty()) {
       piece.literal.assign(end - begin, 0);
       for (const TextSpan& span : options.literal)
-        for (size_t i = std::max(span.begin, begin); i < std::min(span.end, end); ++i) piece.literal[i - begin] = 1;
+        for (size_t i = std::max(span.begin, begin); i < std::min(span.end, end); ++i)
+          piece.literal[i - begin] = 1;
     }
     encode_text(std::move(piece), begin == 0, ids);
   });
-  if (options.add_special_tokens) ids.insert(ids.end(), post_processor_.suffix.begin(), post_processor_.suffix.end());
+  if (options.add_special_tokens)
+    ids.insert(ids.end(), post_processor_.suffix.begin(), post_processor_.suffix.end());
   return ids;
 }
 
@@ -260,16 +281,18 @@ void BpeTokenizer::encode_text(MarkedText text, bool at_start, std::vector<int32
     return;
   }
   const std::vector<TextSpan> literal = marked_spans(text);
-  normalized_matcher_.split(text.text, literal, [&](const AddedToken* token, size_t begin, size_t end) {
-    if (token != nullptr) {
-      ids.push_back(token->id);
-    } else {
-      encode_normalized(text.text.substr(begin, end - begin), at_start && begin == 0, ids);
-    }
-  });
+  normalized_matcher_.split(
+      text.text, literal, [&](const AddedToken* token, size_t begin, size_t end) {
+        if (token != nullptr) {
+          ids.push_back(token->id);
+        } else {
+          encode_normalized(text.text.substr(begin, end - begin), at_start && begin == 0, ids);
+        }
+      });
 }
 
-void BpeTokenizer::encode_normalized(std::string text, bool at_start, std::vector<int32_t>& ids) const {
+void BpeTokenizer::encode_normalized(std::string text, bool at_start,
+                                     std::vector<int32_t>& ids) const {
   if (text.empty()) return;
   const size_t size = text.size();
   Words words{std::move(text), {{0, size, at_start}}};
@@ -292,12 +315,14 @@ std::string BpeTokenizer::decode(std::span<const int32_t> ids, bool skip_special
 }
 
 std::optional<int32_t> BpeTokenizer::id_of(std::string_view token) const {
-  if (const auto it = added_by_content_.find(token); it != added_by_content_.end()) return added_[it->second].id;
+  if (const auto it = added_by_content_.find(token); it != added_by_content_.end())
+    return added_[it->second].id;
   return bpe_.id_of(token);
 }
 
 std::string_view BpeTokenizer::token(int32_t id) const {
-  if (const auto it = added_by_id_.find(id); it != added_by_id_.end()) return added_[it->second].content;
+  if (const auto it = added_by_id_.find(id); it != added_by_id_.end())
+    return added_[it->second].content;
   return bpe_.token(id);
 }
 
@@ -306,6 +331,8 @@ bool BpeTokenizer::is_special(int32_t id) const {
   return it != added_by_id_.end() && added_[it->second].special;
 }
 
-std::string BpeTokenizer::token_bytes(int32_t id) const { return decoder_->bytes(std::string(token(id))); }
+std::string BpeTokenizer::token_bytes(int32_t id) const {
+  return decoder_->bytes(std::string(token(id)));
+}
 
 }  // namespace hs

@@ -21,7 +21,8 @@ namespace hs {
 class BpeTokenizer final : public Tokenizer {
  public:
   // `config` is tokenizer_config.json, or null.
-  static Result<std::unique_ptr<Tokenizer>> build(const nlohmann::json& json, const nlohmann::json& config);
+  static Result<std::unique_ptr<Tokenizer>> build(const nlohmann::json& json,
+                                                  const nlohmann::json& config);
 
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const override;
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
@@ -30,9 +31,13 @@ class BpeTokenizer final : public Tokenizer {
   std::string_view token(int32_t id) const override;
   bool is_special(int32_t id) const override;
   std::string token_bytes(int32_t id) const override;
-  bool strips_leading_space() const override { return leading_spaces_dropped() > 0 || drops_spaces_of_first_token(); }
+  bool strips_leading_space() const override {
+    return leading_spaces_dropped() > 0 || drops_spaces_of_first_token();
+  }
   size_t leading_spaces_dropped() const override { return decoder_->leading_spaces_dropped(); }
-  bool drops_spaces_of_first_token() const override { return decoder_->drops_spaces_of_first_token(); }
+  bool drops_spaces_of_first_token() const override {
+    return decoder_->drops_spaces_of_first_token();
+  }
 
  private:
   BpeTokenizer(Bpe bpe, std::vector<AddedToken> added);
@@ -45,10 +50,10 @@ class BpeTokenizer final : public Tokenizer {
 
   Bpe bpe_;
   std::vector<AddedToken> added_;
-  std::unordered_map<int32_t, size_t> added_by_id_;          // index into added_
+  std::unordered_map<int32_t, size_t> added_by_id_;  // index into added_
   std::unordered_map<std::string_view, size_t> added_by_content_;
-  std::unique_ptr<Normalizer> normalizer_;        // may be null
-  std::unique_ptr<PreTokenizer> pre_tokenizer_;   // may be null
+  std::unique_ptr<Normalizer> normalizer_;       // may be null
+  std::unique_ptr<PreTokenizer> pre_tokenizer_;  // may be null
   std::unique_ptr<Decoder> decoder_;
   PostProcessor post_processor_;
   AddedTokenMatcher raw_matcher_{{}};         // looked for in the text as given

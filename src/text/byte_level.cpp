@@ -33,7 +33,9 @@ constexpr Tables kTables;
 
 }  // namespace
 
-std::string_view byte_stand_in(uint8_t byte) { return {kTables.utf8[byte].data(), kTables.length[byte]}; }
+std::string_view byte_stand_in(uint8_t byte) {
+  return {kTables.utf8[byte].data(), kTables.length[byte]};
+}
 
 std::optional<uint8_t> stand_in_byte(char32_t c) {
   if (c >= kTables.byte.size() || kTables.byte[c] < 0) return std::nullopt;

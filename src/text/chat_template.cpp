@@ -23,6 +23,8 @@ using jinja::Value;
 
 constexpr size_t kSourceBytesMax = size_t{1} << 20;
 constexpr size_t kConfigBytesMax = size_t{16} << 20;
+constexpr int64_t kProbeWorkMax =
+    300'000;  // a chat of two short messages needs a few hundred steps
 constexpr std::string_view kProbe = "hs-content-probe";
 constexpr std::array<std::string_view, 4> kRoles = {"system", "user", "assistant", "tool"};
 
@@ -34,18 +36,23 @@ struct ContentForms {
 
 std::unexpected<Error> template_error(const jinja::TemplateError& error) {
   const std::string where = error.line > 0 ? fmt::format(" (line {})", error.line) : "";
-  return fail(ErrorKind::kInvalidArgument, fmt::format("chat template: {}{}", error.message, where));
+  return fail(ErrorKind::kInvalidArgument,
+              fmt::format("chat template: {}{}", error.message, where));
 }
 
 Value from_json(Interpreter& in, const nlohmann::json& json, int depth = 0) {
   if (depth > 90) throw jinja::TemplateError{"the context is nested too deeply"};
   switch (json.type()) {
-    case nlohmann::json::value_t::boolean: return Value(json.get<bool>());
-    case nlohmann::json::value_t::number_integer: return Value(json.get<int64_t>());
-    case nlohmann::json::value_t::number_unsigned:
-      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) throw jinja::TemplateError{"an integer is over 64 bits"};
+    case nlohmann::json::value_t::boolean:
+      return Value(json.get<bool>());
+    case nlohmann::json::value_t::number_integer:
       return Value(json.get<int64_t>());
-    case nlohmann::json::value_t::number_float: return Value(json.get<double>());
+    case nlohmann::json::value_t::number_unsigned:
+      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+        throw jinja::TemplateError{"an integer is over 64 bits"};
+      return Value(json.get<int64_t>());
+    case nlohmann::json::value_t::number_float:
+      return Value(json.get<double>());
     case nlohmann::json::value_t::string: {
       std::string valid;
       append_lossy(valid, json.get_ref<const std::string&>());
@@ -62,7 +69,8 @@ Value from_json(Interpreter& in, const nlohmann::json& json, int depth = 0) {
         items.emplace_back(in.make_text(Text(it.key())), from_json(in, *it, depth + 1));
       return in.make_dict(std::move(items));
     }
-    default: return Value(None{});
+    default:
+      return Value(None{});
   }
 }
 
@@ -90,10 +98,12 @@ class JinjaChatTemplate final : public ChatTemplate {
   Result<RenderedPrompt> render(const ChatInput& input) const override {
     for (size_t i = 0; i < input.messages.size(); ++i)
       if (has_image(input.messages[i]) && !forms(input.messages[i].role).parts)
-        return fail(ErrorKind::kInvalidArgument, "the chat template takes no images in this message", "",
+        return fail(ErrorKind::kInvalidArgument,
+                    "the chat template takes no images in this message", "",
                     fmt::format("messages[{}].content", i));
     try {
-      Text text = run(input, [&](const ChatMessage& message) { return forms(message.role); });
+      Text text = run(
+          input, [&](const ChatMessage& message) { return forms(message.role); }, jinja::Limits());
       return RenderedPrompt{std::move(text.bytes), std::move(text.literal)};
     } catch (const jinja::TemplateError& error) {
       return template_error(error);
@@ -104,7 +114,8 @@ class JinjaChatTemplate final : public ChatTemplate {
     try {
       Interpreter in(body_, jinja::Limits());
       if (context.is_object())
-        for (auto it = context.begin(); it != context.end(); ++it) in.set(it.key(), from_json(in, *it));
+        for (auto it = context.begin(); it != context.end(); ++it)
+          in.set(it.key(), from_json(in, *it));
       return in.run().bytes;
     } catch (const jinja::TemplateError& error) {
       return template_error(error);
@@ -113,7 +124,8 @@ class JinjaChatTemplate final : public ChatTemplate {
 
  private:
   static bool has_image(const ChatMessage& message) {
-    return std::ranges::any_of(message.parts, [](const ChatPart& part) { return part.kind == ChatPart::Kind::kImage; });
+    return std::ranges::any_of(
+        message.parts, [](const ChatPart& part) { return part.kind == ChatPart::Kind::kImage; });
   }
 
   ContentForms forms(std::string_view role) const {
@@ -122,8 +134,8 @@ class JinjaChatTemplate final : public ChatTemplate {
   }
 
   template <typename FormsOf>
-  Text run(const ChatInput& input, const FormsOf& forms_of) const {
-    Interpreter in(body_, jinja::Limits());
+  Text run(const ChatInput& input, const FormsOf& forms_of, const jinja::Limits& limits) const {
+    Interpreter in(body_, limits);
     std::vector<Value> messages;
     for (const ChatMessage& message : input.messages)
       messages.push_back(message_value(in, message, forms_of(message)));
@@ -139,7 +151,8 @@ class JinjaChatTemplate final : public ChatTemplate {
   }
 
   static Value message_value(Interpreter& in, const ChatMessage& message, ContentForms forms) {
-    const bool as_parts = has_image(message) || !forms.string || (!message.content_is_string && forms.parts);
+    const bool as_parts =
+        has_image(message) || !forms.string || (!message.content_is_string && forms.parts);
     Value content;
     if (as_parts) {
       std::vector<Value> parts;
@@ -159,23 +172,32 @@ class JinjaChatTemplate final : public ChatTemplate {
     return in.make_dict(std::move(fields));
   }
 
-  // Renders a small chat with a content of that role in both forms, and looks for the content in what comes out.
+  // Renders a small chat with a content of that role in both forms, and looks for the content in
+  // what comes out.
   ContentForms probe(std::string_view role) const {
-    const auto text_part = [](std::string_view text) { return ChatPart{ChatPart::Kind::kText, std::string(text)}; };
+    const auto text_part = [](std::string_view text) {
+      return ChatPart{ChatPart::Kind::kText, std::string(text)};
+    };
     ChatInput input;
     const bool follows_user = role == "assistant" || role == "tool";
     if (follows_user) input.messages.push_back({"user", {text_part("x")}, true});
     input.messages.push_back({std::string(role), {text_part(kProbe)}, true});
     if (role == "system") input.messages.push_back({"user", {text_part("x")}, true});
     const size_t target = follows_user ? 1 : 0;
+    jinja::Limits limits;
+    limits.work_max = kProbeWorkMax;
     const auto takes = [&](ContentForms wanted, bool others_as_parts) {
       try {
-        const Text text = run(input, [&](const ChatMessage& message) {
-          if (&message == &input.messages[target]) return wanted;
-          return ContentForms{!others_as_parts, others_as_parts};
-        });
+        const Text text = run(
+            input,
+            [&](const ChatMessage& message) {
+              if (&message == &input.messages[target]) return wanted;
+              return ContentForms{!others_as_parts, others_as_parts};
+            },
+            limits);
         // A template that prints the list itself has not taken it.
-        const bool printed = text.bytes.find("'type'") != std::string::npos || text.bytes.find("\"type\"") != std::string::npos;
+        const bool printed = text.bytes.find("'type'") != std::string::npos ||
+                             text.bytes.find("\"type\"") != std::string::npos;
         return text.bytes.find(kProbe) != std::string::npos && !printed;
       } catch (const jinja::TemplateError&) {
         return false;
@@ -184,7 +206,8 @@ class JinjaChatTemplate final : public ChatTemplate {
     ContentForms result;
     result.string = takes({true, false}, false) || takes({true, false}, true);
     result.parts = takes({false, true}, false) || takes({false, true}, true);
-    // It takes the role in no form that we know of: the template is given what the client sent, and says what it wants.
+    // It takes the role in no form that we know of: the template is given what the client sent, and
+    // says what it wants.
     return result.string || result.parts ? result : ContentForms{};
   }
 
@@ -210,7 +233,8 @@ std::optional<std::string> template_source(const nlohmann::json& config) {
   for (const nlohmann::json& entry : *field) {
     const nlohmann::json* name = json_field(entry, "name");
     const nlohmann::json* source = json_field(entry, "template");
-    if (name != nullptr && source != nullptr && source->is_string() && *name == "default") return source->get<std::string>();
+    if (name != nullptr && source != nullptr && source->is_string() && *name == "default")
+      return source->get<std::string>();
   }
   return std::nullopt;
 }
@@ -254,13 +278,16 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::filesystem::
     file = "tokenizer_config.json";
     source = template_source(*config);
   }
-  if (!source) return fail(ErrorKind::kNotFound, fmt::format("{} has no chat template", dir.string()));
+  if (!source)
+    return fail(ErrorKind::kNotFound, fmt::format("{} has no chat template", dir.string()));
   auto result = parse(*source, token("bos_token"), token("eos_token"));
-  if (!result) result.error().message = fmt::format("{}: {}", (dir / file).string(), result.error().message);
+  if (!result)
+    result.error().message = fmt::format("{}: {}", (dir / file).string(), result.error().message);
   return result;
 }
 
-Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view source, std::string_view bos_token,
+Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view source,
+                                                          std::string_view bos_token,
                                                           std::string_view eos_token) {
   if (source.size() > kSourceBytesMax)
     return fail(ErrorKind::kTooLarge, fmt::format("chat template: over {} bytes", kSourceBytesMax));

@@ -1,18 +1,19 @@
-// The checkpoint's Jinja chat template, in the subset that real templates use, run with limits on steps and size.
-// Reference: Jinja2 as the transformers library sets it up (trim_blocks, lstrip_blocks, raise_exception, tojson).
+// The checkpoint's Jinja chat template, in the subset that real templates use, run with limits on
+// steps and size. Reference: Jinja2 as the transformers library sets it up (trim_blocks,
+// lstrip_blocks, raise_exception, tojson).
 //
-// Templates differ in whether they take a message's content as a string, as a list of parts, or both. What a template
-// takes is tried out once for each role when it is parsed; contents are then given in a form that it takes: text parts
-// for a template that takes only strings are joined by newlines, a string for one that takes only parts becomes one part.
+// Templates differ in whether they take a message's content as a string, as a list of parts, or
+// both. What a template takes is tried out once for each role when it is parsed; contents are then
+// given in a form that it takes: text parts for a template that takes only strings are joined by
+// newlines, a string for one that takes only parts becomes one part.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -26,28 +27,32 @@ struct ChatPart {
 };
 
 struct ChatMessage {
-  std::string role;             // system, user, assistant, tool; "developer" has become system
-  std::vector<ChatPart> parts;  // in order
+  std::string role;                // system, user, assistant, tool; "developer" has become system
+  std::vector<ChatPart> parts;     // in order
   bool content_is_string = false;  // the client sent a plain string: the template sees one
 };
 
 struct ChatInput {
   std::vector<ChatMessage> messages;
   bool add_generation_prompt = true;
-  const Clock* clock = nullptr;  // for strftime_now(); without it that function is undefined, as templates provide for
+  const Clock* clock = nullptr;  // for strftime_now(); without it that function is undefined, as
+                                 // templates provide for
 };
 
 struct RenderedPrompt {
   std::string text;
-  std::vector<TextSpan> literal;  // sorted; what came from message texts: no control token is recognised there
+  std::vector<TextSpan>
+      literal;  // sorted; what came from message texts: no control token is recognised there
 };
 
 class ChatTemplate {
  public:
-  // Finds the template of a checkpoint: chat_template.jinja, chat_template.json or tokenizer_config.json.
+  // Finds the template of a checkpoint: chat_template.jinja, chat_template.json or
+  // tokenizer_config.json.
   static Result<std::unique_ptr<ChatTemplate>> load(const std::filesystem::path& dir);
   // `bos_token` and `eos_token` are variables of the template.
-  static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view source, std::string_view bos_token,
+  static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view source,
+                                                     std::string_view bos_token,
                                                      std::string_view eos_token);
   virtual ~ChatTemplate() = default;
   // Thread-safe. raise_exception() of the template comes back as kInvalidArgument with its text.

@@ -24,7 +24,8 @@ std::string join(const std::vector<std::string>& tokens) {
 
 class SequenceDecoder final : public Decoder {
  public:
-  explicit SequenceDecoder(std::vector<std::unique_ptr<Decoder>> parts) : parts_(std::move(parts)) {}
+  explicit SequenceDecoder(std::vector<std::unique_ptr<Decoder>> parts)
+      : parts_(std::move(parts)) {}
   void apply(std::vector<std::string>& tokens) const override {
     for (const auto& part : parts_) part->apply(tokens);
   }
@@ -49,12 +50,14 @@ class SequenceDecoder final : public Decoder {
 
 class ReplaceDecoder final : public Decoder {
  public:
-  ReplaceDecoder(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  ReplaceDecoder(Pattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(std::vector<std::string>& tokens) const override {
     for (std::string& token : tokens) token = bytes(std::move(token));
   }
   std::string bytes(std::string token) const override {
-    if (!is_valid_utf8(token)) return token;  // bytes of a character: a component before this one made them
+    if (!is_valid_utf8(token))
+      return token;  // bytes of a character: a component before this one made them
     std::string out;
     size_t done = 0;
     pattern_.for_each(token, [&](size_t begin, size_t end) {
@@ -125,7 +128,8 @@ class FuseDecoder final : public Decoder {
   std::string bytes(std::string token) const override { return token; }
 };
 
-// Strips up to so many of one character from both ends; only ever used behind Fuse, where it sees the whole text.
+// Strips up to so many of one character from both ends; only ever used behind Fuse, where it sees
+// the whole text.
 class StripDecoder final : public Decoder {
  public:
   StripDecoder(std::string content, size_t start, size_t stop)
@@ -133,10 +137,12 @@ class StripDecoder final : public Decoder {
   void apply(std::vector<std::string>& tokens) const override {
     for (std::string& token : tokens) {
       size_t begin = 0;
-      for (size_t i = 0; i < start_ && std::string_view(token).substr(begin).starts_with(content_); ++i)
+      for (size_t i = 0; i < start_ && std::string_view(token).substr(begin).starts_with(content_);
+           ++i)
         begin += content_.size();
       size_t end = token.size();
-      for (size_t i = 0; i < stop_ && end > begin && std::string_view(token).substr(begin, end - begin).ends_with(content_);
+      for (size_t i = 0; i < stop_ && end > begin &&
+                         std::string_view(token).substr(begin, end - begin).ends_with(content_);
            ++i)
         end -= content_.size();
       token = token.substr(begin, end - begin);
@@ -166,9 +172,11 @@ class ByteLevelDecoder final : public Decoder {
 
 class MetaspaceDecoder final : public Decoder {
  public:
-  MetaspaceDecoder(std::string replacement, bool drop_first) : replacement_(std::move(replacement)), drop_first_(drop_first) {}
+  MetaspaceDecoder(std::string replacement, bool drop_first)
+      : replacement_(std::move(replacement)), drop_first_(drop_first) {}
   void apply(std::vector<std::string>& tokens) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = replaced(tokens[i], i == 0 && drop_first_ ? "" : " ");
+    for (size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = replaced(tokens[i], i == 0 && drop_first_ ? "" : " ");
   }
   std::string bytes(std::string token) const override { return replaced(token, " "); }
   bool drops_spaces_of_first_token() const override { return drop_first_; }
@@ -177,7 +185,8 @@ class MetaspaceDecoder final : public Decoder {
   std::string replaced(std::string_view token, std::string_view by) const {
     std::string out;
     size_t done = 0;
-    for (size_t pos = token.find(replacement_); pos != std::string_view::npos; pos = token.find(replacement_, done)) {
+    for (size_t pos = token.find(replacement_); pos != std::string_view::npos;
+         pos = token.find(replacement_, done)) {
       out += token.substr(done, pos - done);
       out += by;
       done = pos + replacement_.size();
@@ -215,12 +224,14 @@ Result<std::unique_ptr<Decoder>> parse_strip(const nlohmann::json& json) {
   auto content = json_string(json, "content", kWhere);
   if (!content) return std::unexpected(content.error());
   if (content->empty() || utf8_length(*content, 0) != content->size())
-    return fail(ErrorKind::kDataLoss, fmt::format("{}: \"content\" of Strip must be one character", kWhere));
+    return fail(ErrorKind::kDataLoss,
+                fmt::format("{}: \"content\" of Strip must be one character", kWhere));
   const auto start = json_int(json, "start", 0, 1024, kWhere);
   if (!start) return std::unexpected(start.error());
   const auto stop = json_int(json, "stop", 0, 1024, kWhere);
   if (!stop) return std::unexpected(stop.error());
-  return std::make_unique<StripDecoder>(std::move(*content), static_cast<size_t>(*start), static_cast<size_t>(*stop));
+  return std::make_unique<StripDecoder>(std::move(*content), static_cast<size_t>(*start),
+                                        static_cast<size_t>(*stop));
 }
 
 Result<std::unique_ptr<Decoder>> parse_metaspace(const nlohmann::json& json) {
@@ -251,7 +262,8 @@ Result<std::unique_ptr<Decoder>> parse_decoder(const nlohmann::json& json) {
   if (*type == "Strip") return parse_strip(json);
   if (*type == "ByteLevel") return std::make_unique<ByteLevelDecoder>();
   if (*type == "Metaspace") return parse_metaspace(json);
-  return fail(ErrorKind::kUnsupported, fmt::format("{} of type \"{}\" is not supported", kWhere, *type));
+  return fail(ErrorKind::kUnsupported,
+              fmt::format("{} of type \"{}\" is not supported", kWhere, *type));
 }
 
 }  // namespace hs

@@ -19,7 +19,8 @@ std::string Detokenizer::push(int32_t id) {
   if (skip_special_tokens_ && tokenizer_->is_special(id)) return {};
   if (tokenizer_->token(id).empty()) return {};
   std::string bytes = tokenizer_->token_bytes(id);
-  if (std::exchange(drop_spaces_of_next_token_, false)) bytes.erase(0, std::min(bytes.find_first_not_of(' '), bytes.size()));
+  if (std::exchange(drop_spaces_of_next_token_, false))
+    bytes.erase(0, std::min(bytes.find_first_not_of(' '), bytes.size()));
   size_t dropped = 0;
   while (leading_spaces_to_drop_ > 0 && dropped < bytes.size()) {
     if (bytes[dropped] != ' ') {
@@ -31,14 +32,16 @@ std::string Detokenizer::push(int32_t id) {
   }
   pending_.append(bytes, dropped);
 
-  // A text holds no part of a character but at its end: everything before an incomplete end is certain.
+  // A text holds no part of a character but at its end: everything before an incomplete end is
+  // certain.
   std::string out;
   size_t done = 0;
   while (done < pending_.size()) {
     const std::string_view rest = std::string_view(pending_).substr(done);
     const Utf8Prefix prefix = utf8_prefix(rest);
     if (prefix.kind == Utf8Prefix::Kind::kIncomplete) break;
-    out += prefix.kind == Utf8Prefix::Kind::kCharacter ? rest.substr(0, prefix.bytes) : kReplacementChar;
+    out += prefix.kind == Utf8Prefix::Kind::kCharacter ? rest.substr(0, prefix.bytes)
+                                                       : kReplacementChar;
     done += prefix.bytes;
   }
   pending_.erase(0, done);
@@ -58,8 +61,8 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
 StopMatcher::Output StopMatcher::push(std::string_view text) {
   if (stopped_) return {{}, true, {}};
   held_ += text;
-  // The stop that is complete first counts, of those that end at one place the longest: the same however the text was
-  // cut into pieces.
+  // The stop that is complete first counts, of those that end at one place the longest: the same
+  // however the text was cut into pieces.
   size_t first = std::string::npos;
   const std::string* found = nullptr;
   for (const std::string& stop : stops_) {
@@ -89,6 +92,8 @@ StopMatcher::Output StopMatcher::push(std::string_view text) {
   return output;
 }
 
-std::string StopMatcher::finish() { return std::exchange(held_, {}); }
+std::string StopMatcher::finish() {
+  return std::exchange(held_, {});
+}
 
 }  // namespace hs

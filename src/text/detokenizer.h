@@ -11,13 +11,14 @@
 
 namespace hs {
 
-// Joined output equals Tokenizer::decode of all ids, invalid bytes become U+FFFD. One difference: where a run of byte
-// tokens (<0xNN>) is invalid anywhere, decode() loses the run's good characters too, because the reference does; here
-// they have been sent by then, and each invalid part becomes one U+FFFD.
+// Joined output equals Tokenizer::decode of all ids, invalid bytes become U+FFFD. One difference:
+// where a run of byte tokens (<0xNN>) is invalid anywhere, decode() loses the run's good characters
+// too, because the reference does; here they have been sent by then, and each invalid part becomes
+// one U+FFFD.
 class Detokenizer {
  public:
-  // Whether the ids begin a text, so that a SentencePiece-like leading space is dropped (the answer of a chat), or go on
-  // with one, so that it is kept (a completion, a continued message).
+  // Whether the ids begin a text, so that a SentencePiece-like leading space is dropped (the answer
+  // of a chat), or go on with one, so that it is kept (a completion, a continued message).
   enum class Start { kNewText, kContinuation };
   // `tokenizer` must outlive this.
   Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens, Start start = Start::kNewText);
@@ -32,9 +33,9 @@ class Detokenizer {
   std::string pending_;  // bytes of a character that is not complete yet
 };
 
-// Holds back the longest suffix that may begin a stop string. The stop that is complete first counts, of those that end
-// at one place the longest: the output does not depend on how the text is cut into pieces. Pieces and stops are whole
-// characters; so is the output then.
+// Holds back the longest suffix that may begin a stop string. The stop that is complete first
+// counts, of those that end at one place the longest: the output does not depend on how the text is
+// cut into pieces. Pieces and stops are whole characters; so is the output then.
 class StopMatcher {
  public:
   struct Output {
@@ -48,7 +49,7 @@ class StopMatcher {
 
  private:
   std::vector<std::string> stops_;
-  std::string held_;     // the end of the text so far: no stop ends in it, one may begin in it
+  std::string held_;      // the end of the text so far: no stop ends in it, one may begin in it
   bool stopped_ = false;  // after a stop there is no more output
 };
 

@@ -1,4 +1,5 @@
-// The parsed form of a template. Nodes are of two types, with a kind that says which of the fields count.
+// The parsed form of a template. Nodes are of two types, with a kind that says which of the fields
+// count.
 #pragma once
 
 #include <memory>
@@ -52,8 +53,8 @@ using Body = std::vector<std::unique_ptr<Stmt>>;
 struct Target {
   enum class Kind { kName, kTuple, kNamespaceField } kind = Kind::kName;
   std::string name;
-  std::string field;           // of a namespace
-  std::vector<Target> parts;   // of a tuple
+  std::string field;          // of a namespace
+  std::vector<Target> parts;  // of a tuple
 };
 
 struct Macro {

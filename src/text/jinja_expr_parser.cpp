@@ -17,11 +17,16 @@ constexpr int kTreeDepthMax = 250;
 
 std::string describe(const Token& token) {
   switch (token.kind) {
-    case Token::Kind::kEnd: return "end of template";
-    case Token::Kind::kBlockEnd: return "end of statement block";
-    case Token::Kind::kVariableEnd: return "end of print statement";
-    case Token::Kind::kData: return "template data";
-    default: return fmt::format("'{}'", token.text);
+    case Token::Kind::kEnd:
+      return "end of template";
+    case Token::Kind::kBlockEnd:
+      return "end of statement block";
+    case Token::Kind::kVariableEnd:
+      return "end of print statement";
+    case Token::Kind::kData:
+      return "template data";
+    default:
+      return fmt::format("'{}'", token.text);
   }
 }
 
@@ -38,7 +43,9 @@ struct ExprParser::Nesting {
   ExprParser& parser;
 };
 
-void ExprParser::fail_here(std::string message) const { throw TemplateError{std::move(message), current().line}; }
+void ExprParser::fail_here(std::string message) const {
+  throw TemplateError{std::move(message), current().line};
+}
 
 Token ExprParser::take() {
   Token token = tokens_[pos_];
@@ -59,16 +66,19 @@ bool ExprParser::accept_name(std::string_view name) {
 }
 
 void ExprParser::expect_operator(std::string_view op) {
-  if (!accept_operator(op)) fail_here(fmt::format("expected '{}', got {}", op, describe(current())));
+  if (!accept_operator(op))
+    fail_here(fmt::format("expected '{}', got {}", op, describe(current())));
 }
 
 std::string ExprParser::expect_name() {
-  if (current().kind != Token::Kind::kName) fail_here(fmt::format("expected a name, got {}", describe(current())));
+  if (current().kind != Token::Kind::kName)
+    fail_here(fmt::format("expected a name, got {}", describe(current())));
   return take().text;
 }
 
 void ExprParser::expect(Token::Kind kind, std::string_view what) {
-  if (current().kind != kind) fail_here(fmt::format("expected {}, got {}", what, describe(current())));
+  if (current().kind != kind)
+    fail_here(fmt::format("expected {}, got {}", what, describe(current())));
   ++pos_;
 }
 
@@ -85,7 +95,8 @@ ExprPtr ExprParser::finished(ExprPtr expr) const {
     if (item != nullptr) depth = std::max(depth, item->depth);
   for (const auto& [name, item] : expr->named) depth = std::max(depth, item->depth);
   expr->depth = depth + 1;
-  if (expr->depth > kTreeDepthMax) throw TemplateError{"the expression is too long or nested too deeply", expr->line};
+  if (expr->depth > kTreeDepthMax)
+    throw TemplateError{"the expression is too long or nested too deeply", expr->line};
   return expr;
 }
 
@@ -138,8 +149,8 @@ ExprPtr ExprParser::compare() {
     std::string op;
     const Token& token = current();
     const bool is_comparison = token.kind == Token::Kind::kOperator &&
-                               (token.text == "==" || token.text == "!=" || token.text == "<" || token.text == "<=" ||
-                                token.text == ">" || token.text == ">=");
+                               (token.text == "==" || token.text == "!=" || token.text == "<" ||
+                                token.text == "<=" || token.text == ">" || token.text == ">=");
     if (is_comparison) {
       op = take().text;
     } else if (accept_name("in")) {
@@ -260,7 +271,8 @@ ExprPtr ExprParser::number() {
   ExprPtr expr = make(Expr::Kind::kConstant, token.line);
   if (token.kind == Token::Kind::kFloat) {
     double value = 0;
-    const auto result = std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
+    const auto result =
+        std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
     if (result.ec != std::errc() && result.ec != std::errc::result_out_of_range)
       throw TemplateError{fmt::format("'{}' is not a number", token.text), token.line};
     expr->constant = Value(value);
@@ -318,8 +330,9 @@ ExprPtr ExprParser::parenthesised() {
 
 bool ExprParser::at_expression_end() const {
   const Token& token = current();
-  return token.kind == Token::Kind::kBlockEnd || token.kind == Token::Kind::kVariableEnd || token.is_operator(")") ||
-         token.is_operator("=") || token.is_name("in") || token.is_name("recursive") || token.is_name("if");
+  return token.kind == Token::Kind::kBlockEnd || token.kind == Token::Kind::kVariableEnd ||
+         token.is_operator(")") || token.is_operator("=") || token.is_name("in") ||
+         token.is_name("recursive") || token.is_name("if");
 }
 
 ExprPtr ExprParser::tuple_or_expression(bool with_condition) {
@@ -346,7 +359,8 @@ Target ExprParser::target(bool with_namespace) {
     const Token token = current();
     part.name = expect_name();
     for (const char* reserved : {"true", "false", "none", "True", "False", "None"})
-      if (part.name == reserved) throw TemplateError{fmt::format("can't assign to '{}'", part.name), token.line};
+      if (part.name == reserved)
+        throw TemplateError{fmt::format("can't assign to '{}'", part.name), token.line};
     if (with_namespace && accept_operator(".")) {
       part.kind = Target::Kind::kNamespaceField;
       part.field = expect_name();
@@ -446,7 +460,8 @@ ExprPtr ExprParser::subscript(ExprPtr object) {
   slice->items.push_back(std::move(object));
   slice->items.push_back(std::move(first));
   for (int part = 0; part < 2; ++part) {
-    const bool given = accept_operator(":") && !current().is_operator(":") && !current().is_operator("]");
+    const bool given =
+        accept_operator(":") && !current().is_operator(":") && !current().is_operator("]");
     slice->items.push_back(given ? expression() : nullptr);
   }
   expect_operator("]");
@@ -461,7 +476,8 @@ ExprPtr ExprParser::filters(ExprPtr expr, bool first) {
     filter->name = expect_name();
     while (accept_operator(".")) filter->name += "." + expect_name();
     filter->filter = find_filter(filter->name);
-    if (filter->filter == nullptr) throw TemplateError{fmt::format("No filter named '{}'.", filter->name), filter->line};
+    if (filter->filter == nullptr)
+      throw TemplateError{fmt::format("No filter named '{}'.", filter->name), filter->line};
     filter->items.push_back(std::move(expr));
     if (current().is_operator("(")) arguments(*filter);
     expr = finished(std::move(filter));
@@ -475,19 +491,22 @@ ExprPtr ExprParser::test(ExprPtr expr) {
   result->name = expect_name();
   while (accept_operator(".")) result->name += "." + expect_name();
   result->test = find_test(result->name);
-  if (result->test == nullptr) throw TemplateError{fmt::format("No test named '{}'.", result->name), result->line};
+  if (result->test == nullptr)
+    throw TemplateError{fmt::format("No test named '{}'.", result->name), result->line};
   result->items.push_back(std::move(expr));
   const Token& token = current();
   const bool argument_follows =
-      token.kind == Token::Kind::kString || token.kind == Token::Kind::kInteger || token.kind == Token::Kind::kFloat ||
-      token.is_operator("[") || token.is_operator("{") ||
-      (token.kind == Token::Kind::kName && token.text != "else" && token.text != "or" && token.text != "and");
+      token.kind == Token::Kind::kString || token.kind == Token::Kind::kInteger ||
+      token.kind == Token::Kind::kFloat || token.is_operator("[") || token.is_operator("{") ||
+      (token.kind == Token::Kind::kName && token.text != "else" && token.text != "or" &&
+       token.text != "and");
   if (token.is_operator("(")) {
     arguments(*result);
   } else if (argument_follows) {
     if (token.is_name("is")) fail_here("You cannot chain multiple tests with is");
     // A condition or a loop filter may follow a test directly.
-    if (!token.is_name("if") && !token.is_name("in") && !token.is_name("not") && !token.is_name("recursive"))
+    if (!token.is_name("if") && !token.is_name("in") && !token.is_name("not") &&
+        !token.is_name("recursive"))
       result->items.push_back(postfix(primary()));
   }
   result = finished(std::move(result));

@@ -19,7 +19,8 @@ class ExprParser {
   // `a, b` is a tuple, `a` alone is itself.
   ExprPtr tuple_or_expression(bool with_condition = true);
   Target target(bool with_namespace);
-  // The parenthesised arguments of a call, appended to the items and names of `call`. REQUIRES: current is "(".
+  // The parenthesised arguments of a call, appended to the items and names of `call`. REQUIRES:
+  // current is "(".
   void arguments(Expr& call);
   ExprPtr postfix(ExprPtr expr);
   // `| name(...)` once and more; with `first`, the bar before the first filter is left out.

@@ -17,9 +17,13 @@ namespace hs::jinja {
 namespace {
 
 // The text of a value, as filters on texts take it.
-Text text_of(Interpreter& in, const Value& value) { return in.to_text(value); }
+Text text_of(Interpreter& in, const Value& value) {
+  return in.to_text(value);
+}
 
-Value cased(Interpreter& in, const Value& input, Case form) { return in.make_text(with_case(text_of(in, input), form)); }
+Value cased(Interpreter& in, const Value& input, Case form) {
+  return in.make_text(with_case(text_of(in, input), form));
+}
 
 Value trim(Interpreter& in, const Value& input, const CallArgs& args) {
   const ArgReader reader("trim", args, {"chars"});
@@ -68,8 +72,8 @@ Value default_value(Interpreter&, const Value& input, const CallArgs& args) {
 Value replace_filter(Interpreter& in, const Value& input, const CallArgs& args) {
   const ArgReader reader("replace", args, {"old", "new", "count"});
   const bool limited = reader.get(2) != nullptr && !reader.get(2)->is_none();
-  return in.make_text(replace(text_of(in, input), text_of(in, reader.need(0)).bytes, text_of(in, reader.need(1)),
-                              limited ? reader.integer(2, -1) : -1));
+  return in.make_text(replace(text_of(in, input), text_of(in, reader.need(0)).bytes,
+                              text_of(in, reader.need(1)), limited ? reader.integer(2, -1) : -1));
 }
 
 Value tojson(Interpreter& in, const Value& input, const CallArgs& args) {
@@ -78,8 +82,11 @@ Value tojson(Interpreter& in, const Value& input, const CallArgs& args) {
   style.ensure_ascii = reader.truthy(0, false);
   style.sort_keys = reader.truthy(3, false);
   if (const Value* indent = reader.get(1); indent != nullptr && !indent->is_none()) {
-    style.indent = indent->is_text() ? indent->as_text().bytes
-                                     : std::string(static_cast<size_t>(std::clamp<int64_t>(reader.integer(1, 0), 0, 64)), ' ');
+    style.indent =
+        indent->is_text()
+            ? indent->as_text().bytes
+            : std::string(static_cast<size_t>(std::clamp<int64_t>(reader.integer(1, 0), 0, 64)),
+                          ' ');
     style.item_separator = ",";
   }
   if (const Value* separators = reader.get(2); separators != nullptr && !separators->is_none()) {
@@ -94,7 +101,9 @@ Value tojson(Interpreter& in, const Value& input, const CallArgs& args) {
   return in.make_text(std::move(out));
 }
 
-Value list(Interpreter& in, const Value& input, const CallArgs&) { return in.make_list(in.iterate(input)); }
+Value list(Interpreter& in, const Value& input, const CallArgs&) {
+  return in.make_list(in.iterate(input));
+}
 
 // "a.b.0": attributes within attributes; numbers are indices.
 Value path_value(Interpreter& in, Value value, const Value& path, const Value* absent) {
@@ -112,7 +121,8 @@ Value path_value(Interpreter& in, Value value, const Value& path, const Value* a
 
 CallArgs rest_of(const CallArgs& args, size_t skipped) {
   CallArgs rest;
-  rest.positional.assign(args.positional.begin() + static_cast<std::ptrdiff_t>(std::min(skipped, args.positional.size())),
+  rest.positional.assign(args.positional.begin() +
+                             static_cast<std::ptrdiff_t>(std::min(skipped, args.positional.size())),
                          args.positional.end());
   rest.named = args.named;
   return rest;
@@ -123,7 +133,8 @@ Value map(Interpreter& in, const Value& input, const CallArgs& args) {
   if (!input.truthy()) return in.make_list({});  // as in Jinja2, before anything else is looked at
   if (args.positional.empty()) {
     const ArgReader reader("map", args, {"attribute", "default"});
-    for (const Value& item : in.iterate(input)) out.push_back(path_value(in, item, reader.need(0), reader.get(1)));
+    for (const Value& item : in.iterate(input))
+      out.push_back(path_value(in, item, reader.need(0), reader.get(1)));
     return in.make_list(std::move(out));
   }
   const Text name = text_of(in, args.positional[0]);
@@ -138,9 +149,11 @@ Value map(Interpreter& in, const Value& input, const CallArgs& args) {
 }
 
 // select, reject, selectattr, rejectattr.
-Value choose(Interpreter& in, const Value& input, const CallArgs& args, bool by_attribute, bool keep) {
+Value choose(Interpreter& in, const Value& input, const CallArgs& args, bool by_attribute,
+             bool keep) {
   if (!input.truthy()) return in.make_list({});
-  if (by_attribute && args.positional.empty()) throw TemplateError{"Missing parameter for attribute name"};
+  if (by_attribute && args.positional.empty())
+    throw TemplateError{"Missing parameter for attribute name"};
   const size_t test_at = by_attribute ? 1 : 0;
   TestFn test = nullptr;
   if (args.positional.size() > test_at) {
@@ -166,11 +179,13 @@ Value sort_key(Interpreter& in, const Value& item, const Value* attribute, bool 
   return in.make_text(with_case(key.as_text(), Case::kLower));
 }
 
-std::vector<Value> sorted(Interpreter& in, std::vector<Value> items, const Value* attribute, bool case_sensitive,
-                          bool reverse) {
+std::vector<Value> sorted(Interpreter& in, std::vector<Value> items, const Value* attribute,
+                          bool case_sensitive, bool reverse) {
   std::vector<std::pair<Value, size_t>> keys;
-  for (size_t i = 0; i < items.size(); ++i) keys.emplace_back(sort_key(in, items[i], attribute, case_sensitive), i);
-  // Kinds that cannot be compared are found before sorting: std::sort must not be left by an exception half-way.
+  for (size_t i = 0; i < items.size(); ++i)
+    keys.emplace_back(sort_key(in, items[i], attribute, case_sensitive), i);
+  // Kinds that cannot be compared are found before sorting: std::sort must not be left by an
+  // exception half-way.
   for (size_t i = 1; i < keys.size(); ++i) (void)less(keys[i - 1].first, keys[i].first);
   std::ranges::stable_sort(keys, [&](const auto& a, const auto& b) {
     in.charge(1 + std::min(a.first.weight(), b.first.weight()));
@@ -183,8 +198,8 @@ std::vector<Value> sorted(Interpreter& in, std::vector<Value> items, const Value
 
 Value sort(Interpreter& in, const Value& input, const CallArgs& args) {
   const ArgReader reader("sort", args, {"reverse", "case_sensitive", "attribute"});
-  return in.make_list(
-      sorted(in, in.iterate(input), reader.get(2), reader.truthy(1, false), reader.truthy(0, false)));
+  return in.make_list(sorted(in, in.iterate(input), reader.get(2), reader.truthy(1, false),
+                             reader.truthy(0, false)));
 }
 
 Value unique(Interpreter& in, const Value& input, const CallArgs& args) {
@@ -223,7 +238,8 @@ Value sum(Interpreter& in, const Value& input, const CallArgs& args) {
   if (total.is_text()) throw TemplateError{"sum() can't sum strings"};
   for (const Value& item : in.iterate(input)) {
     const bool has_attribute = reader.get(0) != nullptr && !reader.get(0)->is_none();
-    total = in.binary("+", total, has_attribute ? path_value(in, item, *reader.get(0), nullptr) : item);
+    total =
+        in.binary("+", total, has_attribute ? path_value(in, item, *reader.get(0), nullptr) : item);
   }
   return total;
 }
@@ -232,18 +248,22 @@ Value items(Interpreter& in, const Value& input, const CallArgs&) {
   if (input.is_undefined()) return in.make_list({});
   if (!input.is_dict()) throw TemplateError{"Can only get item pairs from a mapping."};
   std::vector<Value> pairs;
-  for (const auto& [key, value] : input.as_dict().items) pairs.push_back(in.make_list({key, value}, true));
+  for (const auto& [key, value] : input.as_dict().items)
+    pairs.push_back(in.make_list({key, value}, true));
   return in.make_list(std::move(pairs));
 }
 
 Value dictsort(Interpreter& in, const Value& input, const CallArgs& args) {
   const ArgReader reader("dictsort", args, {"case_sensitive", "by", "reverse"});
-  if (!input.is_dict()) throw TemplateError{fmt::format("'{}' object has no attribute 'items'", input.type_name())};
+  if (!input.is_dict())
+    throw TemplateError{fmt::format("'{}' object has no attribute 'items'", input.type_name())};
   const std::string by = reader.get(1) == nullptr ? "key" : reader.text(1).bytes;
-  if (by != "key" && by != "value") throw TemplateError{"You can only sort by either 'key' or 'value'"};
+  if (by != "key" && by != "value")
+    throw TemplateError{"You can only sort by either 'key' or 'value'"};
   const Value position(by == "key" ? int64_t{0} : int64_t{1});
   const Value pairs = items(in, input, {});
-  return in.make_list(sorted(in, pairs.items(), &position, reader.truthy(0, false), reader.truthy(2, false)));
+  return in.make_list(
+      sorted(in, pairs.items(), &position, reader.truthy(0, false), reader.truthy(2, false)));
 }
 
 Value reverse(Interpreter& in, const Value& input, const CallArgs&) {
@@ -258,8 +278,10 @@ Value reverse(Interpreter& in, const Value& input, const CallArgs&) {
 Value indent(Interpreter& in, const Value& input, const CallArgs& args) {
   const ArgReader reader("indent", args, {"width", "first", "blank"});
   const bool by_text = reader.get(0) != nullptr && reader.get(0)->is_text();
-  const std::string pad = by_text ? reader.text(0).bytes
-                                  : std::string(static_cast<size_t>(std::clamp<int64_t>(reader.integer(0, 4), 0, 256)), ' ');
+  const std::string pad =
+      by_text ? reader.text(0).bytes
+              : std::string(static_cast<size_t>(std::clamp<int64_t>(reader.integer(0, 4), 0, 256)),
+                            ' ');
   Text text = text_of(in, input);
   text.append("\n");  // as in Jinja2: a text that ends with a newline keeps it
   const std::vector<Text> lines = split_lines(text, false);
@@ -267,7 +289,8 @@ Value indent(Interpreter& in, const Value& input, const CallArgs& args) {
   Text out;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.append("\n");
-    const bool padded = i == 0 ? reader.truthy(1, false) : reader.truthy(2, false) || !lines[i].bytes.empty();
+    const bool padded =
+        i == 0 ? reader.truthy(1, false) : reader.truthy(2, false) || !lines[i].bytes.empty();
     if (padded) out.append(pad);
     out.append(lines[i]);
   }
@@ -286,10 +309,13 @@ std::optional<int64_t> parse_integer(std::string_view text, int base) {
   const bool negative = begin != end && *begin == '-';
   if (negative) ++begin;
   const char prefix = base == 16 ? 'x' : base == 8 ? 'o' : 'b';
-  if ((base == 16 || base == 8 || base == 2) && end - begin > 2 && *begin == '0' && (begin[1] | 0x20) == prefix) begin += 2;
+  if ((base == 16 || base == 8 || base == 2) && end - begin > 2 && *begin == '0' &&
+      (begin[1] | 0x20) == prefix)
+    begin += 2;
   int64_t value = 0;
   const auto result = std::from_chars(begin, end, value, base);
-  if (result.ec != std::errc() || result.ptr != end || begin == end || *begin == '-') return std::nullopt;
+  if (result.ec != std::errc() || result.ptr != end || begin == end || *begin == '-')
+    return std::nullopt;
   return negative ? -value : value;
 }
 
@@ -331,7 +357,8 @@ Value to_float(Interpreter&, const Value& input, const CallArgs& args) {
 
 Value absolute(Interpreter&, const Value& input, const CallArgs&) {
   if (input.is_float()) return Value(std::fabs(input.as_float()));
-  if (!input.is_number()) throw TemplateError{fmt::format("bad operand type for abs(): '{}'", input.type_name())};
+  if (!input.is_number())
+    throw TemplateError{fmt::format("bad operand type for abs(): '{}'", input.type_name())};
   if (input.as_int() == INT64_MIN) throw TemplateError{"integer overflow"};
   return Value(std::abs(input.as_int()));
 }
@@ -341,7 +368,8 @@ Value round_filter(Interpreter&, const Value& input, const CallArgs& args) {
   const std::string method = reader.get(1) == nullptr ? "common" : reader.text(1).bytes;
   if (method != "common" && method != "ceil" && method != "floor")
     throw TemplateError{"method must be common, ceil or floor"};
-  if (!input.is_number()) throw TemplateError{fmt::format("type {} has no rounding", input.type_name())};
+  if (!input.is_number())
+    throw TemplateError{fmt::format("type {} has no rounding", input.type_name())};
   const int64_t digits = std::clamp<int64_t>(reader.integer(0, 0), -300, 300);
   if (method == "common" && !input.is_float() && digits >= 0) return Value(input.as_int());
   const double value = input.as_float();
@@ -354,7 +382,9 @@ Value round_filter(Interpreter&, const Value& input, const CallArgs& args) {
   }
   const double scale = std::pow(10.0, static_cast<double>(digits));
   const double scaled = value * scale;
-  const double whole = method == "common" ? std::nearbyint(scaled) : method == "ceil" ? std::ceil(scaled) : std::floor(scaled);
+  const double whole = method == "common" ? std::nearbyint(scaled)
+                       : method == "ceil" ? std::ceil(scaled)
+                                          : std::floor(scaled);
   if (method == "common" && !input.is_float()) return Value(static_cast<int64_t>(whole / scale));
   return Value(whole / scale);
 }
@@ -390,7 +420,8 @@ Value batch(Interpreter& in, const Value& input, const CallArgs& args) {
   std::vector<Value> out;
   std::vector<Value> line;
   for (const Value& item : in.iterate(input)) {
-    if (static_cast<int64_t>(line.size()) == size) out.push_back(in.make_list(std::exchange(line, {})));
+    if (static_cast<int64_t>(line.size()) == size)
+      out.push_back(in.make_list(std::exchange(line, {})));
     line.push_back(item);
   }
   if (line.empty()) return in.make_list(std::move(out));
@@ -409,10 +440,14 @@ struct NamedFilter {
 };
 
 constexpr NamedFilter kFilters[] = {
-    {"upper", [](Interpreter& in, const Value& v, const CallArgs&) { return cased(in, v, Case::kUpper); }},
-    {"lower", [](Interpreter& in, const Value& v, const CallArgs&) { return cased(in, v, Case::kLower); }},
-    {"capitalize", [](Interpreter& in, const Value& v, const CallArgs&) { return cased(in, v, Case::kCapitalized); }},
-    {"title", [](Interpreter& in, const Value& v, const CallArgs&) { return cased(in, v, Case::kWordStarts); }},
+    {"upper",
+     [](Interpreter& in, const Value& v, const CallArgs&) { return cased(in, v, Case::kUpper); }},
+    {"lower",
+     [](Interpreter& in, const Value& v, const CallArgs&) { return cased(in, v, Case::kLower); }},
+    {"capitalize", [](Interpreter& in, const Value& v,
+                      const CallArgs&) { return cased(in, v, Case::kCapitalized); }},
+    {"title", [](Interpreter& in, const Value& v,
+                 const CallArgs&) { return cased(in, v, Case::kWordStarts); }},
     {"trim", &trim},
     {"length", &length},
     {"count", &length},
@@ -425,17 +460,23 @@ constexpr NamedFilter kFilters[] = {
     {"tojson", &tojson},
     {"list", &list},
     {"map", &map},
-    {"select", [](Interpreter& in, const Value& v, const CallArgs& a) { return choose(in, v, a, false, true); }},
-    {"reject", [](Interpreter& in, const Value& v, const CallArgs& a) { return choose(in, v, a, false, false); }},
-    {"selectattr", [](Interpreter& in, const Value& v, const CallArgs& a) { return choose(in, v, a, true, true); }},
-    {"rejectattr", [](Interpreter& in, const Value& v, const CallArgs& a) { return choose(in, v, a, true, false); }},
+    {"select", [](Interpreter& in, const Value& v,
+                  const CallArgs& a) { return choose(in, v, a, false, true); }},
+    {"reject", [](Interpreter& in, const Value& v,
+                  const CallArgs& a) { return choose(in, v, a, false, false); }},
+    {"selectattr", [](Interpreter& in, const Value& v,
+                      const CallArgs& a) { return choose(in, v, a, true, true); }},
+    {"rejectattr", [](Interpreter& in, const Value& v,
+                      const CallArgs& a) { return choose(in, v, a, true, false); }},
     {"unique", &unique},
     {"items", &items},
     {"dictsort", &dictsort},
     {"sort", &sort},
     {"reverse", &reverse},
-    {"min", [](Interpreter& in, const Value& v, const CallArgs& a) { return extreme(in, v, a, false); }},
-    {"max", [](Interpreter& in, const Value& v, const CallArgs& a) { return extreme(in, v, a, true); }},
+    {"min",
+     [](Interpreter& in, const Value& v, const CallArgs& a) { return extreme(in, v, a, false); }},
+    {"max",
+     [](Interpreter& in, const Value& v, const CallArgs& a) { return extreme(in, v, a, true); }},
     {"sum", &sum},
     {"indent", &indent},
     {"int", &to_int},

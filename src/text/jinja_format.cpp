@@ -83,13 +83,18 @@ void append_json_text(Text& out, const Text& text, bool ensure_ascii) {
       out.append("\\", literal);
       out.append(std::string_view(text.bytes).substr(begin, 1), literal);
     } else if (c == '\n' || c == '\r' || c == '\t' || c == '\b' || c == '\f') {
-      const char letter = c == '\n' ? 'n' : c == '\r' ? 'r' : c == '\t' ? 't' : c == '\b' ? 'b' : 'f';
+      const char letter = c == '\n'   ? 'n'
+                          : c == '\r' ? 'r'
+                          : c == '\t' ? 't'
+                          : c == '\b' ? 'b'
+                                      : 'f';
       out.append(std::string{'\\', letter}, literal);
     } else if (code < 0x20 || (ensure_ascii && code >= 0x7F && code < 0x10000 && code != 0x7F)) {
       out.append(fmt::format("\\u{:04x}", code), literal);
     } else if (ensure_ascii && code >= 0x10000) {
       const uint32_t rest = code - 0x10000;
-      out.append(fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF)), literal);
+      out.append(fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF)),
+                 literal);
     } else {
       out.append(std::string_view(text.bytes).substr(begin, pos - begin), literal);
     }
@@ -109,13 +114,16 @@ std::string json_number(const Value& value) {
 void append_json_key(Text& out, const Value& key, bool ensure_ascii) {
   if (key.is_text()) return append_json_text(out, key.as_text(), ensure_ascii);
   if (key.is_none()) return out.append("\"null\"");
-  if (!key.is_number()) throw TemplateError{fmt::format("keys must be str, int, float, bool or None, not {}", key.type_name())};
+  if (!key.is_number())
+    throw TemplateError{
+        fmt::format("keys must be str, int, float, bool or None, not {}", key.type_name())};
   out.append("\"" + json_number(key) + "\"");
 }
 
 // Writes the elements of an array or object, each by `item(i)`.
 template <typename Item>
-void append_json_items(Text& out, size_t count, const JsonStyle& style, int level, const Item& item) {
+void append_json_items(Text& out, size_t count, const JsonStyle& style, int level,
+                       const Item& item) {
   const auto line = [&](int depth) {
     if (!style.indent) return;
     out.append("\n");
@@ -134,12 +142,14 @@ void append_json_items(Text& out, size_t count, const JsonStyle& style, int leve
 std::string float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  // Shortest digits that give the value back; Python writes an exponent below 1e-4 and from 1e16 on.
+  // Shortest digits that give the value back; Python writes an exponent below 1e-4 and from 1e16
+  // on.
   const double magnitude = std::fabs(value);
   const bool scientific = magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16);
   char buffer[512];
-  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value,
-                                    scientific ? std::chars_format::scientific : std::chars_format::fixed);
+  const auto result =
+      std::to_chars(buffer, buffer + sizeof buffer, value,
+                    scientific ? std::chars_format::scientific : std::chars_format::fixed);
   std::string text(buffer, result.ptr);
   if (!scientific && text.find('.') == std::string::npos) text += ".0";
   return text;
@@ -180,7 +190,8 @@ void append_json(Text& out, const Value& value, const JsonStyle& style, int leve
   } else if (value.is_dict()) {
     auto items = value.as_dict().items;
     if (style.sort_keys)
-      std::ranges::stable_sort(items, [](const auto& a, const auto& b) { return less(a.first, b.first); });
+      std::ranges::stable_sort(items,
+                               [](const auto& a, const auto& b) { return less(a.first, b.first); });
     out.append("{");
     append_json_items(out, items.size(), style, level, [&](size_t i) {
       append_json_key(out, items[i].first, style.ensure_ascii);
@@ -189,7 +200,8 @@ void append_json(Text& out, const Value& value, const JsonStyle& style, int leve
     });
     out.append("}");
   } else {
-    throw TemplateError{fmt::format("Object of type {} is not JSON serializable", value.type_name())};
+    throw TemplateError{
+        fmt::format("Object of type {} is not JSON serializable", value.type_name())};
   }
 }
 

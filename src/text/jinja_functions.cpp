@@ -21,7 +21,9 @@ using Method = Value (*)(Interpreter&, const Value& self, const CallArgs&);
 class FunctionValue final : public Callable {
  public:
   explicit FunctionValue(Function function) : function_(function) {}
-  Value call(Interpreter& interpreter, const CallArgs& args) const override { return function_(interpreter, args); }
+  Value call(Interpreter& interpreter, const CallArgs& args) const override {
+    return function_(interpreter, args);
+  }
 
  private:
   Function function_;
@@ -59,18 +61,21 @@ Value range(Interpreter& interpreter, const CallArgs& args) {
 }
 
 // Fields from a mapping and keyword arguments, as dict() and namespace() take them.
-std::vector<std::pair<Value, Value>> fields_of(Interpreter& interpreter, const CallArgs& args, std::string_view name) {
+std::vector<std::pair<Value, Value>> fields_of(Interpreter& interpreter, const CallArgs& args,
+                                               std::string_view name) {
   std::vector<std::pair<Value, Value>> fields;
   const auto put = [&](Value key, Value value) {
     interpreter.charge(fields.size());
-    const auto it = std::ranges::find_if(fields, [&](const auto& field) { return equal(field.first, key); });
+    const auto it =
+        std::ranges::find_if(fields, [&](const auto& field) { return equal(field.first, key); });
     if (it != fields.end()) {
       it->second = std::move(value);
     } else {
       fields.emplace_back(std::move(key), std::move(value));
     }
   };
-  if (args.positional.size() > 1) throw TemplateError{fmt::format("{}() takes at most 1 argument", name)};
+  if (args.positional.size() > 1)
+    throw TemplateError{fmt::format("{}() takes at most 1 argument", name)};
   if (!args.positional.empty()) {
     const Value& from = args.positional[0];
     if (from.is_dict()) {
@@ -78,7 +83,8 @@ std::vector<std::pair<Value, Value>> fields_of(Interpreter& interpreter, const C
     } else {
       for (const Value& pair : interpreter.iterate(from)) {
         const std::vector<Value> parts = interpreter.iterate(pair);
-        if (parts.size() != 2) throw TemplateError{fmt::format("{}(): an element is not a pair", name)};
+        if (parts.size() != 2)
+          throw TemplateError{fmt::format("{}(): an element is not a pair", name)};
         put(parts[0], parts[1]);
       }
     }
@@ -95,7 +101,8 @@ Value make_namespace(Interpreter& interpreter, const CallArgs& args) {
   std::vector<std::pair<std::string, Value>> fields;
   for (auto& [key, value] : fields_of(interpreter, args, "namespace")) {
     if (!key.is_text() || key.bytes().starts_with('_'))
-      throw TemplateError{"fields of a namespace must be names that do not start with an underscore"};
+      throw TemplateError{
+          "fields of a namespace must be names that do not start with an underscore"};
     fields.emplace_back(std::string(key.bytes()), std::move(value));
   }
   return interpreter.make_namespace(std::move(fields));
@@ -116,7 +123,8 @@ class StrftimeNow final : public Callable {
     if (format.empty()) return interpreter.make_text(Text());
     const auto seconds = static_cast<std::time_t>(unix_s_);
     std::tm local{};
-    if (localtime_r(&seconds, &local) == nullptr) throw TemplateError{"strftime_now(): no such time"};
+    if (localtime_r(&seconds, &local) == nullptr)
+      throw TemplateError{"strftime_now(): no such time"};
     std::array<char, 4096> buffer{};
     const size_t length = std::strftime(buffer.data(), buffer.size(), format.c_str(), &local);
     std::string valid;
@@ -130,7 +138,8 @@ class StrftimeNow final : public Callable {
 
 // ---- methods of texts
 
-Value strip_with(Interpreter& interpreter, const Value& self, const CallArgs& args, bool left, bool right) {
+Value strip_with(Interpreter& interpreter, const Value& self, const CallArgs& args, bool left,
+                 bool right) {
   const ArgReader in("strip", args, {"chars"});
   const bool given = in.get(0) != nullptr && !in.get(0)->is_none();
   return interpreter.make_text(strip(self.as_text(), given ? &in.text(0) : nullptr, left, right));
@@ -142,7 +151,8 @@ Value list_of(Interpreter& interpreter, std::vector<Text> parts, bool tuple = fa
   return interpreter.make_list(std::move(items), tuple);
 }
 
-Value split_with(Interpreter& interpreter, const Value& self, const CallArgs& args, bool from_right) {
+Value split_with(Interpreter& interpreter, const Value& self, const CallArgs& args,
+                 bool from_right) {
   const ArgReader in("split", args, {"sep", "maxsplit"});
   std::optional<std::string_view> separator;
   if (in.get(0) != nullptr && !in.get(0)->is_none()) separator = in.text(0).bytes;
@@ -151,12 +161,14 @@ Value split_with(Interpreter& interpreter, const Value& self, const CallArgs& ar
                                          : split(self.as_text(), separator, splits));
 }
 
-Value partition_with(Interpreter& interpreter, const Value& self, const CallArgs& args, bool from_right) {
+Value partition_with(Interpreter& interpreter, const Value& self, const CallArgs& args,
+                     bool from_right) {
   const ArgReader in("partition", args, {"sep"});
   const Text& separator = in.text(0);
   if (separator.bytes.empty()) throw TemplateError{"empty separator"};
   const Text& text = self.as_text();
-  const size_t at = from_right ? text.bytes.rfind(separator.bytes) : text.bytes.find(separator.bytes);
+  const size_t at =
+      from_right ? text.bytes.rfind(separator.bytes) : text.bytes.find(separator.bytes);
   std::vector<Text> parts;
   if (at == std::string::npos) {
     parts = {text, Text(), Text()};
@@ -171,8 +183,11 @@ Value partition_with(Interpreter& interpreter, const Value& self, const CallArgs
 Value affix_test(const Value& self, const CallArgs& args, bool at_start) {
   const ArgReader in(at_start ? "startswith" : "endswith", args, {"affix"});
   const auto matches = [&](const Value& affix) {
-    if (!affix.is_text()) throw TemplateError{"startswith or endswith: the argument must be a string or a tuple of them"};
-    return at_start ? self.bytes().starts_with(affix.bytes()) : self.bytes().ends_with(affix.bytes());
+    if (!affix.is_text())
+      throw TemplateError{
+          "startswith or endswith: the argument must be a string or a tuple of them"};
+    return at_start ? self.bytes().starts_with(affix.bytes())
+                    : self.bytes().ends_with(affix.bytes());
   };
   if (in.need(0).is_tuple()) return Value(std::ranges::any_of(in.need(0).items(), matches));
   return Value(matches(in.need(0)));
@@ -180,12 +195,14 @@ Value affix_test(const Value& self, const CallArgs& args, bool at_start) {
 
 Value find_with(const Value& self, const CallArgs& args, bool from_right, bool must) {
   const ArgReader in("find", args, {"sub"});
-  const size_t at = from_right ? self.bytes().rfind(in.text(0).bytes) : self.bytes().find(in.text(0).bytes);
+  const size_t at =
+      from_right ? self.bytes().rfind(in.text(0).bytes) : self.bytes().find(in.text(0).bytes);
   if (at == std::string_view::npos && must) throw TemplateError{"substring not found"};
   return Value(at == std::string_view::npos ? int64_t{-1} : character_index(self.bytes(), at));
 }
 
-Value removed_affix(Interpreter& interpreter, const Value& self, const CallArgs& args, bool at_start) {
+Value removed_affix(Interpreter& interpreter, const Value& self, const CallArgs& args,
+                    bool at_start) {
   const ArgReader in("removeprefix", args, {"affix"});
   const Text& text = self.as_text();
   const std::string& affix = in.text(0).bytes;
@@ -223,7 +240,8 @@ Value has_only_case(const Value& self, bool upper) {
 
 Value replace_method(Interpreter& interpreter, const Value& self, const CallArgs& args) {
   const ArgReader in("replace", args, {"old", "new", "count"});
-  return interpreter.make_text(replace(self.as_text(), in.text(0).bytes, in.text(1), in.integer(2, -1)));
+  return interpreter.make_text(
+      replace(self.as_text(), in.text(0).bytes, in.text(1), in.integer(2, -1)));
 }
 
 Value count_method(Interpreter&, const Value& self, const CallArgs& args) {
@@ -231,7 +249,8 @@ Value count_method(Interpreter&, const Value& self, const CallArgs& args) {
   const std::string& sub = in.text(0).bytes;
   if (sub.empty()) return Value(static_cast<int64_t>(character_count(self.bytes())) + 1);
   int64_t count = 0;
-  for (size_t at = self.bytes().find(sub); at != std::string_view::npos; at = self.bytes().find(sub, at + sub.size()))
+  for (size_t at = self.bytes().find(sub); at != std::string_view::npos;
+       at = self.bytes().find(sub, at + sub.size()))
     ++count;
   return Value(count);
 }
@@ -302,7 +321,8 @@ constexpr auto kTextMethods = std::to_array<NamedMethod>({
 Value dict_items(Interpreter& interpreter, const Value& self, const CallArgs& args) {
   const ArgReader in("items", args, {});
   std::vector<Value> items;
-  for (const auto& [key, value] : self.as_dict().items) items.push_back(interpreter.make_list({key, value}, true));
+  for (const auto& [key, value] : self.as_dict().items)
+    items.push_back(interpreter.make_list({key, value}, true));
   return interpreter.make_list(std::move(items));
 }
 
@@ -324,7 +344,9 @@ Value dict_get(Interpreter&, const Value& self, const CallArgs& args) {
   return in.get(1) == nullptr ? Value(None{}) : *in.get(1);
 }
 
-Value copy(Interpreter&, const Value& self, const CallArgs&) { return self; }
+Value copy(Interpreter&, const Value& self, const CallArgs&) {
+  return self;
+}
 
 Value refuse_change(Interpreter&, const Value& self, const CallArgs&) {
   throw TemplateError{fmt::format("a template must not change a '{}'", self.type_name())};
@@ -345,15 +367,16 @@ constexpr auto kDictMethods = std::to_array<NamedMethod>({
 
 Value list_index(Interpreter&, const Value& self, const CallArgs& args) {
   const ArgReader in("index", args, {"value"});
-  const auto it = std::ranges::find_if(self.items(), [&](const Value& item) { return equal(item, in.need(0)); });
+  const auto it = std::ranges::find_if(self.items(),
+                                       [&](const Value& item) { return equal(item, in.need(0)); });
   if (it == self.items().end()) throw TemplateError{"index(): the value is not in the list"};
   return Value(static_cast<int64_t>(it - self.items().begin()));
 }
 
 Value list_count(Interpreter&, const Value& self, const CallArgs& args) {
   const ArgReader in("count", args, {"value"});
-  return Value(static_cast<int64_t>(
-      std::ranges::count_if(self.items(), [&](const Value& item) { return equal(item, in.need(0)); })));
+  return Value(static_cast<int64_t>(std::ranges::count_if(
+      self.items(), [&](const Value& item) { return equal(item, in.need(0)); })));
 }
 
 constexpr auto kListMethods = std::to_array<NamedMethod>({
@@ -393,6 +416,8 @@ std::shared_ptr<const Callable> find_global(std::string_view name) {
   return nullptr;
 }
 
-std::shared_ptr<const Callable> make_strftime_now(int64_t unix_s) { return std::make_shared<const StrftimeNow>(unix_s); }
+std::shared_ptr<const Callable> make_strftime_now(int64_t unix_s) {
+  return std::make_shared<const StrftimeNow>(unix_s);
+}
 
 }  // namespace hs::jinja

@@ -13,7 +13,8 @@ namespace {
 
 class MacroValue final : public Callable {
  public:
-  MacroValue(const Macro& macro, std::shared_ptr<Scope> scope) : macro_(macro), scope_(std::move(scope)) {}
+  MacroValue(const Macro& macro, std::shared_ptr<Scope> scope)
+      : macro_(macro), scope_(std::move(scope)) {}
   Value call(Interpreter& interpreter, const CallArgs& args) const override {
     return interpreter.call_macro(macro_, scope_, args);
   }
@@ -50,7 +51,9 @@ Interpreter::~Interpreter() {
   for (const auto& scope : captured_) scope->parent.reset();
 }
 
-void Interpreter::set(std::string name, Value value) { scope_->variables.insert_or_assign(std::move(name), std::move(value)); }
+void Interpreter::set(std::string name, Value value) {
+  scope_->variables.insert_or_assign(std::move(name), std::move(value));
+}
 
 Text Interpreter::run() {
   Text out;
@@ -66,7 +69,8 @@ void Interpreter::charge(size_t units) {
 }
 
 Value Interpreter::make_text(Text text) {
-  if (text.bytes.size() > limits_.text_bytes_max) throw TemplateError{"a text of the template is too long"};
+  if (text.bytes.size() > limits_.text_bytes_max)
+    throw TemplateError{"a text of the template is too long"};
   charge(text.bytes.size() / kBytesPerWorkUnit + text.literal.size());
   return Value(std::make_shared<const Text>(std::move(text)));
 }
@@ -98,8 +102,10 @@ Value Interpreter::make_dict(std::vector<std::pair<Value, Value>> items) {
 }
 
 void Interpreter::check_container(int depth, size_t weight) const {
-  if (depth > limits_.value_depth_max) throw TemplateError{"a value of the template is nested too deeply"};
-  if (weight > limits_.value_weight_max) throw TemplateError{"a value of the template is too large"};
+  if (depth > limits_.value_depth_max)
+    throw TemplateError{"a value of the template is nested too deeply"};
+  if (weight > limits_.value_weight_max)
+    throw TemplateError{"a value of the template is too large"};
 }
 
 Value Interpreter::make_namespace(std::vector<std::pair<std::string, Value>> fields) {
@@ -117,7 +123,8 @@ std::vector<Value> Interpreter::iterate(const Value& value) {
     for (const auto& [key, item] : value.as_dict().items) items.push_back(key);
   } else if (value.is_text()) {
     const Text& text = value.as_text();
-    if (text.bytes.size() > limits_.items_max * 4) throw TemplateError{"a text is too long to go through"};
+    if (text.bytes.size() > limits_.items_max * 4)
+      throw TemplateError{"a text is too long to go through"};
     for (size_t pos = 0; pos < text.bytes.size();) {
       const size_t begin = pos;
       pos += utf8_length(text.bytes, pos);
@@ -149,11 +156,19 @@ Interpreter::Flow Interpreter::run_body(const Body& body) {
 Interpreter::Flow Interpreter::run_stmt(const Stmt& stmt) {
   const DepthGuard guard(*this);
   switch (stmt.kind) {
-    case Stmt::Kind::kData: emit(Text(stmt.text)); break;
-    case Stmt::Kind::kOutput: emit(to_text(eval(*stmt.expr))); break;
-    case Stmt::Kind::kIf: return run_if(stmt);
-    case Stmt::Kind::kFor: return run_for(stmt);
-    case Stmt::Kind::kSet: assign(stmt.target, eval(*stmt.expr)); break;
+    case Stmt::Kind::kData:
+      emit(Text(stmt.text));
+      break;
+    case Stmt::Kind::kOutput:
+      emit(to_text(eval(*stmt.expr)));
+      break;
+    case Stmt::Kind::kIf:
+      return run_if(stmt);
+    case Stmt::Kind::kFor:
+      return run_for(stmt);
+    case Stmt::Kind::kSet:
+      assign(stmt.target, eval(*stmt.expr));
+      break;
     case Stmt::Kind::kSetBlock: {
       Value value = make_text(capture(stmt.body));
       if (stmt.expr != nullptr) value = apply_filters(*stmt.expr, value);
@@ -161,14 +176,23 @@ Interpreter::Flow Interpreter::run_stmt(const Stmt& stmt) {
       break;
     }
     case Stmt::Kind::kMacro:
-      set(stmt.macro->name, Value(std::make_shared<const MacroValue>(*stmt.macro, captured_scope())));
+      set(stmt.macro->name,
+          Value(std::make_shared<const MacroValue>(*stmt.macro, captured_scope())));
       break;
-    case Stmt::Kind::kCall: run_call(stmt); break;
-    case Stmt::Kind::kFilter: emit(to_text(apply_filters(*stmt.expr, make_text(capture(stmt.body))))); break;
-    case Stmt::Kind::kWith: return run_with(stmt);
-    case Stmt::Kind::kBlock: return run_body(stmt.body);
-    case Stmt::Kind::kBreak: return Flow::kBreak;
-    case Stmt::Kind::kContinue: return Flow::kContinue;
+    case Stmt::Kind::kCall:
+      run_call(stmt);
+      break;
+    case Stmt::Kind::kFilter:
+      emit(to_text(apply_filters(*stmt.expr, make_text(capture(stmt.body)))));
+      break;
+    case Stmt::Kind::kWith:
+      return run_with(stmt);
+    case Stmt::Kind::kBlock:
+      return run_body(stmt.body);
+    case Stmt::Kind::kBreak:
+      return Flow::kBreak;
+    case Stmt::Kind::kContinue:
+      return Flow::kContinue;
   }
   return Flow::kNormal;
 }
@@ -237,7 +261,8 @@ Interpreter::Flow Interpreter::run_with(const Stmt& stmt) {
 
 void Interpreter::run_call(const Stmt& stmt) {
   CallArgs args = eval_args(*stmt.expr);
-  args.named.emplace_back("caller", Value(std::make_shared<const MacroValue>(*stmt.macro, captured_scope())));
+  args.named.emplace_back("caller",
+                          Value(std::make_shared<const MacroValue>(*stmt.macro, captured_scope())));
   emit(to_text(call(eval(*stmt.expr->items[0]), args)));
 }
 
@@ -269,8 +294,10 @@ void Interpreter::assign(const Target& target, const Value& value) {
     set(target.name, value);
   } else if (target.kind == Target::Kind::kNamespaceField) {
     const Value object = eval_name(target.name);
-    if (!object.is_namespace()) throw TemplateError{"cannot assign attribute on non-namespace object"};
-    if (target.field.starts_with('_')) throw TemplateError{"fields of a namespace cannot start with an underscore"};
+    if (!object.is_namespace())
+      throw TemplateError{"cannot assign attribute on non-namespace object"};
+    if (target.field.starts_with('_'))
+      throw TemplateError{"fields of a namespace cannot start with an underscore"};
     auto& fields = object.as_namespace()->fields;
     const auto it = std::ranges::find(fields, target.field, &std::pair<std::string, Value>::first);
     if (it != fields.end()) {
@@ -281,7 +308,8 @@ void Interpreter::assign(const Target& target, const Value& value) {
   } else {
     const std::vector<Value> items = iterate(value);
     if (items.size() != target.parts.size())
-      throw TemplateError{fmt::format("cannot unpack {} values into {} names", items.size(), target.parts.size())};
+      throw TemplateError{
+          fmt::format("cannot unpack {} values into {} names", items.size(), target.parts.size())};
     for (size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i]);
   }
 }
@@ -302,21 +330,26 @@ Value Interpreter::eval(const Expr& expr) {
 Value Interpreter::eval_node(const Expr& expr) {
   const auto item = [&](size_t i) -> const Expr& { return *expr.items[i]; };
   switch (expr.kind) {
-    case Expr::Kind::kConstant: return expr.constant;
-    case Expr::Kind::kName: return eval_name(expr.name);
+    case Expr::Kind::kConstant:
+      return expr.constant;
+    case Expr::Kind::kName:
+      return eval_name(expr.name);
     case Expr::Kind::kList:
     case Expr::Kind::kTuple: {
       std::vector<Value> items;
       for (const ExprPtr& element : expr.items) items.push_back(eval(*element));
       return make_list(std::move(items), expr.kind == Expr::Kind::kTuple);
     }
-    case Expr::Kind::kDict: return eval_dict(expr);
-    case Expr::Kind::kAttribute: return attribute(eval(item(0)), expr.name);
+    case Expr::Kind::kDict:
+      return eval_dict(expr);
+    case Expr::Kind::kAttribute:
+      return attribute(eval(item(0)), expr.name);
     case Expr::Kind::kSubscript: {
       const Value object = eval(item(0));
       return subscript(object, eval(item(1)));
     }
-    case Expr::Kind::kSlice: return eval_slice(expr);
+    case Expr::Kind::kSlice:
+      return eval_slice(expr);
     case Expr::Kind::kCall: {
       const Value callee = eval(item(0));
       return call(callee, eval_args(expr));
@@ -329,9 +362,12 @@ Value Interpreter::eval_node(const Expr& expr) {
       const Value input = eval(item(0));
       return Value(expr.test(*this, input, eval_args(expr)));
     }
-    case Expr::Kind::kUnary: return eval_unary(expr);
-    case Expr::Kind::kBinary: return eval_binary(expr);
-    case Expr::Kind::kCompare: return eval_compare(expr);
+    case Expr::Kind::kUnary:
+      return eval_unary(expr);
+    case Expr::Kind::kBinary:
+      return eval_binary(expr);
+    case Expr::Kind::kCompare:
+      return eval_compare(expr);
     case Expr::Kind::kConditional:
       if (eval(item(1)).truthy()) return eval(item(0));
       return expr.items[2] == nullptr ? Value() : eval(item(2));
@@ -356,7 +392,8 @@ Value Interpreter::eval_dict(const Expr& expr) {
     if (key.is_dict() || (key.is_list() && !key.is_tuple()))
       throw TemplateError{fmt::format("unhashable type: '{}'", key.type_name())};
     Value value = eval(*expr.items[i + 1]);
-    const auto it = std::ranges::find_if(items, [&](const auto& item) { return equal(item.first, key); });
+    const auto it =
+        std::ranges::find_if(items, [&](const auto& item) { return equal(item.first, key); });
     charge(items.size());
     if (it != items.end()) {
       it->second = std::move(value);
@@ -370,8 +407,10 @@ Value Interpreter::eval_dict(const Expr& expr) {
 Value Interpreter::eval_slice(const Expr& expr) {
   const Value object = eval(*expr.items[0]);
   std::vector<Value> bounds;
-  for (size_t i = 1; i < 4; ++i) bounds.push_back(expr.items[i] == nullptr ? Value(None{}) : eval(*expr.items[i]));
-  if (object.is_undefined()) throw TemplateError{fmt::format("'{}' is undefined", object.undefined_name())};
+  for (size_t i = 1; i < 4; ++i)
+    bounds.push_back(expr.items[i] == nullptr ? Value(None{}) : eval(*expr.items[i]));
+  if (object.is_undefined())
+    throw TemplateError{fmt::format("'{}' is undefined", object.undefined_name())};
   if (object.is_list()) {
     std::vector<Value> items;
     for (const size_t i : slice_indices(&bounds[0], &bounds[1], &bounds[2], object.items().size()))
@@ -381,7 +420,8 @@ Value Interpreter::eval_slice(const Expr& expr) {
   if (!object.is_text()) return Value::undefined("slice");
   const Text& text = object.as_text();
   std::vector<size_t> starts;  // of characters
-  for (size_t pos = 0; pos < text.bytes.size(); pos += utf8_length(text.bytes, pos)) starts.push_back(pos);
+  for (size_t pos = 0; pos < text.bytes.size(); pos += utf8_length(text.bytes, pos))
+    starts.push_back(pos);
   charge(starts.size());
   const auto indices = slice_indices(&bounds[0], &bounds[1], &bounds[2], starts.size());
   starts.push_back(text.bytes.size());
@@ -391,7 +431,8 @@ Value Interpreter::eval_slice(const Expr& expr) {
     out = text.slice(starts[indices.front()], starts[indices.back() + 1]);
   } else {
     for (const size_t i : indices)
-      out.append(std::string_view(text.bytes).substr(starts[i], starts[i + 1] - starts[i]), text.literal_at(starts[i]));
+      out.append(std::string_view(text.bytes).substr(starts[i], starts[i + 1] - starts[i]),
+                 text.literal_at(starts[i]));
   }
   return make_text(std::move(out));
 }
@@ -399,9 +440,11 @@ Value Interpreter::eval_slice(const Expr& expr) {
 Value Interpreter::eval_unary(const Expr& expr) {
   const Value value = eval(*expr.items[0]);
   if (expr.name == "not") return Value(!value.truthy());
-  if (value.is_undefined()) throw TemplateError{fmt::format("'{}' is undefined", value.undefined_name())};
+  if (value.is_undefined())
+    throw TemplateError{fmt::format("'{}' is undefined", value.undefined_name())};
   if (!value.is_number())
-    throw TemplateError{fmt::format("bad operand type for unary {}: '{}'", expr.name, value.type_name())};
+    throw TemplateError{
+        fmt::format("bad operand type for unary {}: '{}'", expr.name, value.type_name())};
   if (value.is_float()) return Value(expr.name == "-" ? -value.as_float() : value.as_float());
   if (expr.name == "-" && value.as_int() == INT64_MIN) throw TemplateError{"integer overflow"};
   return Value(expr.name == "-" ? -value.as_int() : value.as_int());
@@ -451,13 +494,16 @@ Value Interpreter::apply_filters(const Expr& expr, const Value& input) {
 }
 
 Value Interpreter::call(const Value& callee, const CallArgs& args) {
-  if (callee.is_undefined()) throw TemplateError{fmt::format("'{}' is undefined", callee.undefined_name())};
-  if (!callee.is_callable()) throw TemplateError{fmt::format("'{}' object is not callable", callee.type_name())};
+  if (callee.is_undefined())
+    throw TemplateError{fmt::format("'{}' is undefined", callee.undefined_name())};
+  if (!callee.is_callable())
+    throw TemplateError{fmt::format("'{}' object is not callable", callee.type_name())};
   const DepthGuard guard(*this);
   return callee.as_callable().call(*this, args);
 }
 
-Value Interpreter::call_macro(const Macro& macro, const std::shared_ptr<Scope>& scope, const CallArgs& args) {
+Value Interpreter::call_macro(const Macro& macro, const std::shared_ptr<Scope>& scope,
+                              const CallArgs& args) {
   const auto inner = std::make_shared<Scope>();
   inner->parent = scope;
   struct Restore {
@@ -470,8 +516,10 @@ Value Interpreter::call_macro(const Macro& macro, const std::shared_ptr<Scope>& 
   std::vector<const Value*> given(count, nullptr);
   std::vector<Value> extra;
   for (size_t i = 0; i < args.positional.size(); ++i) {
-    if (i < count) given[i] = &args.positional[i];
-    else extra.push_back(args.positional[i]);
+    if (i < count)
+      given[i] = &args.positional[i];
+    else
+      extra.push_back(args.positional[i]);
   }
   std::vector<std::pair<Value, Value>> extra_named;
   Value caller = Value::undefined("No caller defined");
@@ -480,7 +528,8 @@ Value Interpreter::call_macro(const Macro& macro, const std::shared_ptr<Scope>& 
     if (it != macro.parameters.end()) {
       const Value*& slot = given[static_cast<size_t>(it - macro.parameters.begin())];
       if (slot != nullptr)
-        throw TemplateError{fmt::format("macro '{}' got the argument '{}' twice", macro.name, name)};
+        throw TemplateError{
+            fmt::format("macro '{}' got the argument '{}' twice", macro.name, name)};
       slot = &value;
     } else if (name == "caller" && macro.uses_caller) {
       caller = value;
@@ -489,12 +538,14 @@ Value Interpreter::call_macro(const Macro& macro, const std::shared_ptr<Scope>& 
     }
   }
   if (!extra.empty() && !macro.uses_varargs)
-    throw TemplateError{fmt::format("macro '{}' takes not more than {} argument(s)", macro.name, count)};
+    throw TemplateError{
+        fmt::format("macro '{}' takes not more than {} argument(s)", macro.name, count)};
   if (!extra_named.empty() && !macro.uses_kwargs)
-    throw TemplateError{fmt::format("macro '{}' takes no keyword argument '{}'", macro.name, extra_named[0].first.bytes())};
+    throw TemplateError{fmt::format("macro '{}' takes no keyword argument '{}'", macro.name,
+                                    extra_named[0].first.bytes())};
   const size_t first_default = count - macro.defaults.size();
   for (size_t i = 0; i < count; ++i) {
-    Value value = given[i] != nullptr    ? *given[i]
+    Value value = given[i] != nullptr  ? *given[i]
                   : i >= first_default ? eval(*macro.defaults[i - first_default])
                                        : Value::undefined(macro.parameters[i]);
     set(macro.parameters[i], std::move(value));

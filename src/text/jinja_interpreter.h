@@ -15,12 +15,13 @@
 namespace hs::jinja {
 
 struct Limits {
-  int64_t work_max = 30'000'000;               // nodes visited, plus what strings and lists cost
-  size_t text_bytes_max = size_t{64} << 20;    // of one text, the output among them
-  size_t items_max = 1'000'000;                // of one list
-  int depth_max = 400;                         // nodes within nodes, through macros too
-  int value_depth_max = 100;                   // lists within lists
-  size_t value_weight_max = 8'000'000;         // elements and text of one value, counted as often as they appear in it
+  int64_t work_max = 30'000'000;             // nodes visited, plus what strings and lists cost
+  size_t text_bytes_max = size_t{64} << 20;  // of one text, the output among them
+  size_t items_max = 1'000'000;              // of one list
+  int depth_max = 400;                       // nodes within nodes, through macros too
+  int value_depth_max = 100;                 // lists within lists
+  size_t value_weight_max =
+      8'000'000;  // elements and text of one value, counted as often as they appear in it
 };
 
 inline constexpr size_t kBytesPerWorkUnit = 16;  // of text that cost one unit of work
@@ -51,7 +52,7 @@ class Interpreter {
   // Elements of a list, characters of a text, keys of a dict, nothing of undefined.
   std::vector<Value> iterate(const Value& value);
   Value attribute(const Value& object, const std::string& name);  // object.name
-  Value subscript(const Value& object, const Value& key);          // object[key]
+  Value subscript(const Value& object, const Value& key);         // object[key]
   Value call(const Value& callee, const CallArgs& args);
   Value call_macro(const Macro& macro, const std::shared_ptr<Scope>& scope, const CallArgs& args);
   Value binary(const std::string& op, const Value& left, const Value& right);
@@ -100,7 +101,8 @@ class Interpreter {
   std::vector<std::shared_ptr<Scope>> captured_;
 };
 
-// The functions a template can call: range, namespace, dict, raise_exception. Null if there is none of that name.
+// The functions a template can call: range, namespace, dict, raise_exception. Null if there is none
+// of that name.
 std::shared_ptr<const Callable> find_global(std::string_view name);
 // The method of a text, list or dict, bound to it; undefined if there is none.
 Value bound_method(const Value& object, const std::string& name);
@@ -110,10 +112,13 @@ std::shared_ptr<const Callable> make_strftime_now(int64_t unix_s);
 // Arguments of a call by position or name. Throws for too many, unknown or repeated ones.
 class ArgReader {
  public:
-  ArgReader(std::string_view function, const CallArgs& args, std::initializer_list<std::string_view> parameters);
+  ArgReader(std::string_view function, const CallArgs& args,
+            std::initializer_list<std::string_view> parameters);
   const Value* get(size_t i) const { return values_[i]; }  // null if absent
   const Value& need(size_t i) const;
-  bool truthy(size_t i, bool absent) const { return values_[i] == nullptr ? absent : values_[i]->truthy(); }
+  bool truthy(size_t i, bool absent) const {
+    return values_[i] == nullptr ? absent : values_[i]->truthy();
+  }
   int64_t integer(size_t i, int64_t absent) const;
   const Text& text(size_t i) const;  // throws unless it is a text
 
@@ -124,6 +129,7 @@ class ArgReader {
 };
 
 // Python's slice of a sequence of `size` elements: the indices it takes, in order.
-std::vector<size_t> slice_indices(const Value* start, const Value* stop, const Value* step, size_t size);
+std::vector<size_t> slice_indices(const Value* start, const Value* stop, const Value* step,
+                                  size_t size);
 
 }  // namespace hs::jinja

@@ -35,10 +35,13 @@ std::string normalized_newlines(std::string_view source) {
 bool is_name_byte(char c, bool first) {
   const auto byte = static_cast<unsigned char>(c);
   const auto lower = static_cast<unsigned char>(byte | 0x20U);
-  return byte == '_' || byte >= 0x80 || (lower >= 'a' && lower <= 'z') || (!first && byte >= '0' && byte <= '9');
+  return byte == '_' || byte >= 0x80 || (lower >= 'a' && lower <= 'z') ||
+         (!first && byte >= '0' && byte <= '9');
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 int digit_value(char c) {
   if (is_digit(c)) return c - '0';
@@ -57,7 +60,9 @@ class Lexer {
   }
 
  private:
-  [[noreturn]] void fail_here(std::string message) const { throw TemplateError{std::move(message), line_}; }
+  [[noreturn]] void fail_here(std::string message) const {
+    throw TemplateError{std::move(message), line_};
+  }
   bool starts_with(std::string_view text) const { return source_.substr(pos_).starts_with(text); }
   void advance(size_t count) {
     line_ += static_cast<int>(std::ranges::count(source_.substr(pos_, count), '\n'));
@@ -128,7 +133,8 @@ class Lexer {
     if (!data.empty()) tokens_.push_back({Kind::kData, std::string(data), line_});
   }
 
-  // REQUIRES: the end tag (two bytes at pos_ + sign) is there. Skips it and the white space that goes with it.
+  // REQUIRES: the end tag (two bytes at pos_ + sign) is there. Skips it and the white space that
+  // goes with it.
   void end_tag(char sign, bool trims_newline) {
     const size_t begin = pos_;
     advance(sign == '\0' ? 2 : 3);
@@ -149,8 +155,10 @@ class Lexer {
     end_tag(sign, true);
   }
 
-  // After white space from `pos`: `word`, white space and an end tag. Gives the sign of that tag and where it begins.
-  std::optional<std::pair<char, size_t>> word_and_end(size_t pos, std::string_view word, bool plus_allowed) const {
+  // After white space from `pos`: `word`, white space and an end tag. Gives the sign of that tag
+  // and where it begins.
+  std::optional<std::pair<char, size_t>> word_and_end(size_t pos, std::string_view word,
+                                                      bool plus_allowed) const {
     const auto skip = [&] {
       while (pos < source_.size()) {
         size_t next = pos;
@@ -199,7 +207,8 @@ class Lexer {
       if (pos_ >= source_.size()) fail_here("unexpected end of template inside a tag");
       if (open.empty()) {
         const bool minus = source_[pos_] == '-' && source_.substr(pos_ + 1).starts_with(close);
-        const bool plus = is_block && source_[pos_] == '+' && source_.substr(pos_ + 1).starts_with(close);
+        const bool plus =
+            is_block && source_[pos_] == '+' && source_.substr(pos_ + 1).starts_with(close);
         if (minus || plus || starts_with(close)) {
           tokens_.push_back({is_block ? Kind::kBlockEnd : Kind::kVariableEnd, "", line_});
           end_tag(minus ? '-' : plus ? '+' : '\0', is_block);
@@ -240,7 +249,8 @@ class Lexer {
     if (c == '(' || c == '[' || c == '{') open += c == '(' ? ')' : c == '[' ? ']' : '}';
     if (c == ')' || c == ']' || c == '}') {
       if (open.empty()) fail_here(fmt::format("unexpected '{}'", c));
-      if (open.back() != c) fail_here(fmt::format("unexpected '{}', expected '{}'", c, open.back()));
+      if (open.back() != c)
+        fail_here(fmt::format("unexpected '{}', expected '{}'", c, open.back()));
       open.pop_back();
     }
     add_token(Kind::kOperator, 1);
@@ -262,7 +272,8 @@ class Lexer {
 
   void lex_number() {
     const bool after_dot = !tokens_.empty() && tokens_.back().is_operator(".");
-    const char prefix = pos_ + 1 < source_.size() ? static_cast<char>(source_[pos_ + 1] | 0x20) : '\0';
+    const char prefix =
+        pos_ + 1 < source_.size() ? static_cast<char>(source_[pos_ + 1] | 0x20) : '\0';
     if (source_[pos_] == '0' && (prefix == 'x' || prefix == 'o' || prefix == 'b')) {
       size_t end = pos_ + 2;
       while (end < source_.size() && (digit_value(source_[end]) < 16 || source_[end] == '_')) ++end;
@@ -277,7 +288,8 @@ class Lexer {
       }
       if (end < source_.size() && (source_[end] | 0x20) == 'e') {
         size_t exponent = end + 1;
-        if (exponent < source_.size() && (source_[exponent] == '+' || source_[exponent] == '-')) ++exponent;
+        if (exponent < source_.size() && (source_[exponent] == '+' || source_[exponent] == '-'))
+          ++exponent;
         if (exponent < source_.size() && is_digit(source_[exponent])) {
           end = digits_end(exponent);
           is_float = true;
@@ -322,7 +334,9 @@ class Lexer {
         i += digits;
       } else if (c >= '0' && c <= '7') {
         size_t digits = 1;
-        while (digits < 3 && i + digits < text.size() && text[i + digits] >= '0' && text[i + digits] <= '7') ++digits;
+        while (digits < 3 && i + digits < text.size() && text[i + digits] >= '0' &&
+               text[i + digits] <= '7')
+          ++digits;
         append_code(out, text.substr(i, digits), digits, 8);
         i += digits - 1;
       } else if (c == 'N') {
@@ -356,6 +370,8 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> tokenize(std::string_view source) { return Lexer(source).run(); }
+std::vector<Token> tokenize(std::string_view source) {
+  return Lexer(source).run();
+}
 
 }  // namespace hs::jinja

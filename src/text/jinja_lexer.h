@@ -1,4 +1,5 @@
-// Template source to tokens, with the white space rules of Jinja2 under trim_blocks and lstrip_blocks.
+// Template source to tokens, with the white space rules of Jinja2 under trim_blocks and
+// lstrip_blocks.
 #pragma once
 
 #include <string>

@@ -45,13 +45,20 @@ int64_t integer_power(int64_t base, int64_t exponent) {
 Value integer_operation(char op, int64_t a, int64_t b) {
   int64_t result = 0;
   switch (op) {
-    case '+': refuse_overflow(__builtin_add_overflow(a, b, &result)); return Value(result);
-    case '-': refuse_overflow(__builtin_sub_overflow(a, b, &result)); return Value(result);
-    case '*': refuse_overflow(__builtin_mul_overflow(a, b, &result)); return Value(result);
+    case '+':
+      refuse_overflow(__builtin_add_overflow(a, b, &result));
+      return Value(result);
+    case '-':
+      refuse_overflow(__builtin_sub_overflow(a, b, &result));
+      return Value(result);
+    case '*':
+      refuse_overflow(__builtin_mul_overflow(a, b, &result));
+      return Value(result);
     case '^':
       if (b < 0) return Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
       return Value(integer_power(a, b));
-    default: break;
+    default:
+      break;
   }
   if (b == 0) throw TemplateError{"division by zero"};
   if (op == '/') return Value(static_cast<double>(a) / static_cast<double>(b));
@@ -61,11 +68,16 @@ Value integer_operation(char op, int64_t a, int64_t b) {
 
 Value float_operation(char op, double a, double b) {
   switch (op) {
-    case '+': return Value(a + b);
-    case '-': return Value(a - b);
-    case '*': return Value(a * b);
-    case '^': return Value(std::pow(a, b));
-    default: break;
+    case '+':
+      return Value(a + b);
+    case '-':
+      return Value(a - b);
+    case '*':
+      return Value(a * b);
+    case '^':
+      return Value(std::pow(a, b));
+    default:
+      break;
   }
   if (b == 0) throw TemplateError{"division by zero"};
   if (op == '/') return Value(a / b);
@@ -87,15 +99,16 @@ Value Interpreter::binary(const std::string& op, const Value& left, const Value&
   if (op == "%" && left.is_text()) return format_percent(left.as_text(), right);
   if (left.is_number() && right.is_number()) {
     const char code = op == "//" ? 'f' : op == "**" ? '^' : op[0];
-    if (left.is_float() || right.is_float()) return float_operation(code, left.as_float(), right.as_float());
+    if (left.is_float() || right.is_float())
+      return float_operation(code, left.as_float(), right.as_float());
     return integer_operation(code, left.as_int(), right.as_int());
   }
   if (op == "+") return add(left, right);
   const auto is_count = [](const Value& value) { return value.is_int() || value.is_bool(); };
   if (op == "*" && is_count(right)) return repeat(left, right.as_int());
   if (op == "*" && is_count(left)) return repeat(right, left.as_int());
-  throw TemplateError{
-      fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", op, left.type_name(), right.type_name())};
+  throw TemplateError{fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", op,
+                                  left.type_name(), right.type_name())};
 }
 
 Value Interpreter::add(const Value& left, const Value& right) {
@@ -109,26 +122,30 @@ Value Interpreter::add(const Value& left, const Value& right) {
     items.insert(items.end(), right.items().begin(), right.items().end());
     return make_list(std::move(items), left.is_tuple());
   }
-  throw TemplateError{
-      fmt::format("unsupported operand type(s) for +: '{}' and '{}'", left.type_name(), right.type_name())};
+  throw TemplateError{fmt::format("unsupported operand type(s) for +: '{}' and '{}'",
+                                  left.type_name(), right.type_name())};
 }
 
 Value Interpreter::repeat(const Value& value, int64_t count) {
   const size_t times = count < 0 ? 0 : static_cast<size_t>(count);
   if (value.is_text()) {
     const size_t bytes = value.bytes().size();
-    if (bytes != 0 && times > limits_.text_bytes_max / bytes) throw TemplateError{"a text of the template is too long"};
+    if (bytes != 0 && times > limits_.text_bytes_max / bytes)
+      throw TemplateError{"a text of the template is too long"};
     charge(bytes * times / kBytesPerWorkUnit);
     Text text;
     for (size_t i = 0; i < times && bytes > 0; ++i) text.append(value.as_text());
     return make_text(std::move(text));
   }
   if (!value.is_list())
-    throw TemplateError{fmt::format("unsupported operand type(s) for *: '{}' and 'int'", value.type_name())};
+    throw TemplateError{
+        fmt::format("unsupported operand type(s) for *: '{}' and 'int'", value.type_name())};
   const size_t size = value.items().size();
-  if (size != 0 && times > limits_.items_max / size) throw TemplateError{"a list of the template is too long"};
+  if (size != 0 && times > limits_.items_max / size)
+    throw TemplateError{"a list of the template is too long"};
   std::vector<Value> items;
-  for (size_t i = 0; i < times && size > 0; ++i) items.insert(items.end(), value.items().begin(), value.items().end());
+  for (size_t i = 0; i < times && size > 0; ++i)
+    items.insert(items.end(), value.items().begin(), value.items().end());
   return make_list(std::move(items), value.is_tuple());
 }
 
@@ -167,10 +184,12 @@ Value Interpreter::format_percent(const Text& format, const Value& args) {
     } else if ((kind == 'f' || kind == 'F') && value.is_number()) {
       out.append(fmt::format("{:.{}f}", value.as_float(), digits));
     } else {
-      throw TemplateError{fmt::format("the format %{} is not supported for '{}'", kind, value.type_name())};
+      throw TemplateError{
+          fmt::format("the format %{} is not supported for '{}'", kind, value.type_name())};
     }
   }
-  if (next < values.size() && !args.is_dict()) throw TemplateError{"not all arguments converted during string formatting"};
+  if (next < values.size() && !args.is_dict())
+    throw TemplateError{"not all arguments converted during string formatting"};
   out.append(format.slice(done, bytes.size()));
   return make_text(std::move(out));
 }
@@ -179,11 +198,13 @@ bool Interpreter::contains(const Value& container, const Value& item) {
   charge(container.weight());
   if (container.is_text()) {
     if (!item.is_text())
-      throw TemplateError{fmt::format("'in <string>' requires string as left operand, not {}", item.type_name())};
+      throw TemplateError{
+          fmt::format("'in <string>' requires string as left operand, not {}", item.type_name())};
     return container.bytes().find(item.bytes()) != std::string_view::npos;
   }
   if (container.is_list())
-    return std::ranges::any_of(container.items(), [&](const Value& element) { return equal(element, item); });
+    return std::ranges::any_of(container.items(),
+                               [&](const Value& element) { return equal(element, item); });
   if (container.is_dict()) return container.as_dict().find(item) != nullptr;
   if (container.is_undefined()) return false;
   throw TemplateError{fmt::format("argument of type '{}' is not iterable", container.type_name())};
@@ -203,7 +224,8 @@ class LoopFunction final : public Callable {
       return args.positional[loop.index0 % args.positional.size()];
     }
     interpreter.charge(args.positional.size());
-    const bool same = loop.has_changed && std::ranges::equal(loop.last_changed, args.positional, equal);
+    const bool same =
+        loop.has_changed && std::ranges::equal(loop.last_changed, args.positional, equal);
     loop.has_changed = true;
     if (!same) loop.last_changed = args.positional;
     return Value(!same);
@@ -227,9 +249,12 @@ Value loop_attribute(const Value& object, const std::string& name) {
   if (name == "length") return Value(size);
   if (name == "depth") return Value(loop.depth0 + 1);
   if (name == "depth0") return Value(loop.depth0);
-  if (name == "previtem") return index0 == 0 ? Value::undefined("there is no previous item") : (*loop.items)[loop.index0 - 1];
+  if (name == "previtem")
+    return index0 == 0 ? Value::undefined("there is no previous item")
+                       : (*loop.items)[loop.index0 - 1];
   if (name == "nextitem")
-    return index0 + 1 == size ? Value::undefined("there is no next item") : (*loop.items)[loop.index0 + 1];
+    return index0 + 1 == size ? Value::undefined("there is no next item")
+                              : (*loop.items)[loop.index0 + 1];
   if (name == "cycle" || name == "changed")
     return Value(std::make_shared<const LoopFunction>(object, name == "cycle"));
   return Value::undefined(name);
@@ -283,7 +308,8 @@ Value Interpreter::subscript(const Value& object, const Value& key) {
   return Value::undefined(name.bytes);
 }
 
-std::vector<size_t> slice_indices(const Value* start, const Value* stop, const Value* step, size_t size) {
+std::vector<size_t> slice_indices(const Value* start, const Value* stop, const Value* step,
+                                  size_t size) {
   const auto bound = [](const Value* value) -> std::pair<bool, int64_t> {
     if (value == nullptr || value->is_none() || value->is_undefined()) return {false, 0};
     if (!value->is_int() && !value->is_bool())
@@ -296,14 +322,17 @@ std::vector<size_t> slice_indices(const Value* start, const Value* stop, const V
   const auto count = static_cast<int64_t>(size);
   const int64_t low = by > 0 ? 0 : -1;
   const int64_t high = by > 0 ? count : count - 1;
-  const auto clamp = [&](int64_t i) { return std::clamp(i < 0 ? std::max(i, -count - 1) + count : i, low, high); };
+  const auto clamp = [&](int64_t i) {
+    return std::clamp(i < 0 ? std::max(i, -count - 1) + count : i, low, high);
+  };
   const auto [has_start, given_start] = bound(start);
   const auto [has_stop, given_stop] = bound(stop);
   const int64_t from = has_start ? clamp(given_start) : by > 0 ? low : high;
   const int64_t to = has_stop ? clamp(given_stop) : by > 0 ? high : low;
   std::vector<size_t> indices;
   const int64_t stride = std::clamp(by, -count - 1, count + 1);
-  for (int64_t i = from; stride > 0 ? i < to : i > to; i += stride) indices.push_back(static_cast<size_t>(i));
+  for (int64_t i = from; stride > 0 ? i < to : i > to; i += stride)
+    indices.push_back(static_cast<size_t>(i));
   return indices;
 }
 
@@ -311,15 +340,18 @@ ArgReader::ArgReader(std::string_view function, const CallArgs& args,
                      std::initializer_list<std::string_view> parameters)
     : function_(function), parameters_(parameters), values_(parameters.size(), nullptr) {
   if (args.positional.size() > parameters_.size())
-    throw TemplateError{fmt::format("{}() takes at most {} arguments ({} given)", function, parameters_.size(),
-                                    args.positional.size())};
+    throw TemplateError{fmt::format("{}() takes at most {} arguments ({} given)", function,
+                                    parameters_.size(), args.positional.size())};
   for (size_t i = 0; i < args.positional.size(); ++i) values_[i] = &args.positional[i];
   for (const auto& [name, value] : args.named) {
     const auto it = std::ranges::find(parameters_, name);
     if (it == parameters_.end())
-      throw TemplateError{fmt::format("{}() got an unexpected keyword argument '{}'", function, name)};
+      throw TemplateError{
+          fmt::format("{}() got an unexpected keyword argument '{}'", function, name)};
     const Value*& slot = values_[static_cast<size_t>(it - parameters_.begin())];
-    if (slot != nullptr) throw TemplateError{fmt::format("{}() got multiple values for argument '{}'", function, name)};
+    if (slot != nullptr)
+      throw TemplateError{
+          fmt::format("{}() got multiple values for argument '{}'", function, name)};
     slot = &value;
   }
 }
@@ -338,7 +370,8 @@ int64_t ArgReader::integer(size_t i, int64_t absent) const {
 }
 
 const Text& ArgReader::text(size_t i) const {
-  if (!need(i).is_text()) throw TemplateError{fmt::format("{}(): '{}' must be a string", function_, parameters_[i])};
+  if (!need(i).is_text())
+    throw TemplateError{fmt::format("{}(): '{}' must be a string", function_, parameters_[i])};
   return need(i).as_text();
 }
 

@@ -21,7 +21,8 @@ class StatementParser {
 
   Body run() {
     Body body = statements({});
-    if (in_.current().kind != Kind::kEnd) in_.fail_here("unexpected end of the template's statements");
+    if (in_.current().kind != Kind::kEnd)
+      in_.fail_here("unexpected end of the template's statements");
     return body;
   }
 
@@ -35,7 +36,8 @@ class StatementParser {
     return stmt;
   }
 
-  // Statements up to a tag whose name is in `ends`; that name is current then. Without ends: up to the end.
+  // Statements up to a tag whose name is in `ends`; that name is current then. Without ends: up to
+  // the end.
   Body statements(const Ends& ends) {
     if (++nesting_ > kBlockNestingMax) in_.fail_here("statements are nested too deeply");
     Body body;
@@ -53,11 +55,13 @@ class StatementParser {
         body.push_back(std::move(stmt));
       } else if (kind == Kind::kBlockBegin) {
         in_.take();
-        const bool ended = std::ranges::any_of(ends, [&](std::string_view end) { return in_.current().is_name(end); });
+        const bool ended = std::ranges::any_of(
+            ends, [&](std::string_view end) { return in_.current().is_name(end); });
         if (ended) break;
         body.push_back(statement());
       } else {
-        if (!ends.empty()) in_.fail_here(fmt::format("unexpected end of template, expected '{}'", ends.back()));
+        if (!ends.empty())
+          in_.fail_here(fmt::format("unexpected end of template, expected '{}'", ends.back()));
         break;
       }
     }
@@ -166,7 +170,8 @@ class StatementParser {
     loops_ = loops;
     const auto& names = in_.names_used();
     const auto uses = [&](std::string_view name) {
-      return std::find(names.begin() + static_cast<std::ptrdiff_t>(names_before), names.end(), name) != names.end();
+      return std::find(names.begin() + static_cast<std::ptrdiff_t>(names_before), names.end(),
+                       name) != names.end();
     };
     macro.uses_varargs = uses("varargs");
     macro.uses_kwargs = uses("kwargs");
@@ -228,6 +233,8 @@ class StatementParser {
 
 }  // namespace
 
-Body parse(std::string_view source) { return StatementParser(source).run(); }
+Body parse(std::string_view source) {
+  return StatementParser(source).run();
+}
 
 }  // namespace hs::jinja

@@ -9,12 +9,14 @@ namespace hs::jinja {
 namespace {
 
 const Value& argument(const CallArgs& args) {
-  if (args.positional.size() != 1 || !args.named.empty()) throw TemplateError{"a test takes one argument here"};
+  if (args.positional.size() != 1 || !args.named.empty())
+    throw TemplateError{"a test takes one argument here"};
   return args.positional[0];
 }
 
 int64_t integer(const Value& value) {
-  if (!value.is_number() || value.is_float()) throw TemplateError{fmt::format("an integer is needed, not '{}'", value.type_name())};
+  if (!value.is_number() || value.is_float())
+    throw TemplateError{fmt::format("an integer is needed, not '{}'", value.type_name())};
   return value.as_int();
 }
 
@@ -40,15 +42,24 @@ bool only_case(Interpreter& in, const Value& value, bool upper) {
 }
 
 bool same(const Value& a, const Value& b) {
-  const bool singletons = (a.is_none() && b.is_none()) || (a.is_bool() && b.is_bool()) || (a.is_int() && b.is_int()) ||
-                          (a.is_text() && b.is_text()) || (a.is_namespace() && b.is_namespace());
+  const bool singletons = (a.is_none() && b.is_none()) || (a.is_bool() && b.is_bool()) ||
+                          (a.is_int() && b.is_int()) || (a.is_text() && b.is_text()) ||
+                          (a.is_namespace() && b.is_namespace());
   return singletons && equal(a, b);
 }
 
-bool test_equal(Interpreter&, const Value& v, const CallArgs& a) { return equal(v, argument(a)); }
-bool test_not_equal(Interpreter&, const Value& v, const CallArgs& a) { return !equal(v, argument(a)); }
-bool test_less(Interpreter&, const Value& v, const CallArgs& a) { return less(v, argument(a)); }
-bool test_greater(Interpreter&, const Value& v, const CallArgs& a) { return less(argument(a), v); }
+bool test_equal(Interpreter&, const Value& v, const CallArgs& a) {
+  return equal(v, argument(a));
+}
+bool test_not_equal(Interpreter&, const Value& v, const CallArgs& a) {
+  return !equal(v, argument(a));
+}
+bool test_less(Interpreter&, const Value& v, const CallArgs& a) {
+  return less(v, argument(a));
+}
+bool test_greater(Interpreter&, const Value& v, const CallArgs& a) {
+  return less(argument(a), v);
+}
 bool test_less_equal(Interpreter&, const Value& v, const CallArgs& a) {
   return less(v, argument(a)) || equal(v, argument(a));
 }
@@ -68,13 +79,16 @@ constexpr NamedTest kTests[] = {
     {"string", [](Interpreter&, const Value& v, const CallArgs&) { return v.is_text(); }},
     {"mapping", [](Interpreter&, const Value& v, const CallArgs&) { return v.is_dict(); }},
     {"sequence", [](Interpreter&, const Value& v, const CallArgs&) { return is_sequence(v); }},
-    {"iterable", [](Interpreter&, const Value& v, const CallArgs&) { return is_sequence(v) || v.is_loop(); }},
+    {"iterable",
+     [](Interpreter&, const Value& v, const CallArgs&) { return is_sequence(v) || v.is_loop(); }},
     {"number", [](Interpreter&, const Value& v, const CallArgs&) { return v.is_number(); }},
     {"integer", [](Interpreter&, const Value& v, const CallArgs&) { return v.is_int(); }},
     {"float", [](Interpreter&, const Value& v, const CallArgs&) { return v.is_float(); }},
     {"boolean", [](Interpreter&, const Value& v, const CallArgs&) { return v.is_bool(); }},
-    {"true", [](Interpreter&, const Value& v, const CallArgs&) { return v.is_bool() && v.as_bool(); }},
-    {"false", [](Interpreter&, const Value& v, const CallArgs&) { return v.is_bool() && !v.as_bool(); }},
+    {"true",
+     [](Interpreter&, const Value& v, const CallArgs&) { return v.is_bool() && v.as_bool(); }},
+    {"false",
+     [](Interpreter&, const Value& v, const CallArgs&) { return v.is_bool() && !v.as_bool(); }},
     {"callable", [](Interpreter&, const Value& v, const CallArgs&) { return v.is_callable(); }},
     {"equalto", &test_equal},
     {"eq", &test_equal},
@@ -91,14 +105,22 @@ constexpr NamedTest kTests[] = {
     {"<=", &test_less_equal},
     {"ge", &test_greater_equal},
     {">=", &test_greater_equal},
-    {"in", [](Interpreter& in, const Value& v, const CallArgs& a) { return in.contains(argument(a), v); }},
-    {"sameas", [](Interpreter&, const Value& v, const CallArgs& a) { return same(v, argument(a)); }},
-    {"odd", [](Interpreter&, const Value& v, const CallArgs&) { return !is_multiple(integer(v), 2); }},
-    {"even", [](Interpreter&, const Value& v, const CallArgs&) { return is_multiple(integer(v), 2); }},
+    {"in", [](Interpreter& in, const Value& v,
+              const CallArgs& a) { return in.contains(argument(a), v); }},
+    {"sameas",
+     [](Interpreter&, const Value& v, const CallArgs& a) { return same(v, argument(a)); }},
+    {"odd",
+     [](Interpreter&, const Value& v, const CallArgs&) { return !is_multiple(integer(v), 2); }},
+    {"even",
+     [](Interpreter&, const Value& v, const CallArgs&) { return is_multiple(integer(v), 2); }},
     {"divisibleby",
-     [](Interpreter&, const Value& v, const CallArgs& a) { return is_multiple(integer(v), integer(argument(a))); }},
-    {"upper", [](Interpreter& in, const Value& v, const CallArgs&) { return only_case(in, v, true); }},
-    {"lower", [](Interpreter& in, const Value& v, const CallArgs&) { return only_case(in, v, false); }},
+     [](Interpreter&, const Value& v, const CallArgs& a) {
+       return is_multiple(integer(v), integer(argument(a)));
+     }},
+    {"upper",
+     [](Interpreter& in, const Value& v, const CallArgs&) { return only_case(in, v, true); }},
+    {"lower",
+     [](Interpreter& in, const Value& v, const CallArgs&) { return only_case(in, v, false); }},
 };
 
 }  // namespace

@@ -7,7 +7,9 @@
 
 namespace hs::jinja {
 
-bool is_python_space(char32_t c) { return is_whitespace(c) || (c >= 0x1C && c <= 0x1F); }
+bool is_python_space(char32_t c) {
+  return is_whitespace(c) || (c >= 0x1C && c <= 0x1F);
+}
 
 Text strip(const Text& text, const Text* chars, bool left, bool right) {
   const std::string_view bytes = text.bytes;
@@ -50,7 +52,8 @@ Text replace(const Text& text, std::string_view from, const Text& to, int64_t co
     out.append(text.slice(pos, bytes.size()));
     return out;
   }
-  for (size_t at = bytes.find(from); at != std::string_view::npos && count != 0; at = bytes.find(from, done)) {
+  for (size_t at = bytes.find(from); at != std::string_view::npos && count != 0;
+       at = bytes.find(from, done)) {
     out.append(text.slice(done, at));
     out.append(to);
     done = at + from.size();
@@ -90,7 +93,8 @@ std::vector<Text> split_at_space(const Text& text, int64_t splits) {
 
 }  // namespace
 
-std::vector<Text> split(const Text& text, const std::optional<std::string_view>& separator, int64_t splits) {
+std::vector<Text> split(const Text& text, const std::optional<std::string_view>& separator,
+                        int64_t splits) {
   if (!separator) return split_at_space(text, splits);
   if (separator->empty()) throw TemplateError{"empty separator"};
   std::vector<Text> parts;
@@ -105,7 +109,9 @@ std::vector<Text> split(const Text& text, const std::optional<std::string_view>&
   return parts;
 }
 
-std::vector<Text> split_from_right(const Text& text, const std::optional<std::string_view>& separator, int64_t splits) {
+std::vector<Text> split_from_right(const Text& text,
+                                   const std::optional<std::string_view>& separator,
+                                   int64_t splits) {
   if (splits < 0) return split(text, separator, -1);
   if (separator && separator->empty()) throw TemplateError{"empty separator"};
   std::vector<Text> parts;
@@ -115,14 +121,16 @@ std::vector<Text> split_from_right(const Text& text, const std::optional<std::st
     if (!separator) end = strip(text.slice(0, end), nullptr, false, true).bytes.size();
     if (!separator && end == 0) break;
     if (splits == 0) {
-      parts.push_back(separator ? text.slice(0, end) : strip(text.slice(0, end), nullptr, true, false));
+      parts.push_back(separator ? text.slice(0, end)
+                                : strip(text.slice(0, end), nullptr, true, false));
       break;
     }
     size_t begin = end;
     size_t next_end = 0;
     bool found = false;
     if (separator) {
-      const size_t at = end < separator->size() ? std::string_view::npos : bytes.rfind(*separator, end - separator->size());
+      const size_t at = end < separator->size() ? std::string_view::npos
+                                                : bytes.rfind(*separator, end - separator->size());
       found = at != std::string_view::npos;
       begin = found ? at + separator->size() : 0;
       next_end = found ? at : 0;
@@ -146,7 +154,8 @@ std::vector<Text> split_from_right(const Text& text, const std::optional<std::st
 
 std::vector<Text> split_lines(const Text& text, bool keep_ends) {
   const auto ends_line = [](char32_t c) {
-    return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+           c == 0x2029;
   };
   std::vector<Text> lines;
   const std::string_view bytes = text.bytes;
@@ -171,8 +180,10 @@ Text with_case(const Text& text, Case form) {
     const char32_t c = next_char(text.bytes, pos);
     std::string mapped;
     const bool upper = form == Case::kUpper || (form != Case::kLower && !inside);
-    if (upper) append_upper(mapped, c);
-    else append_lower(mapped, c);
+    if (upper)
+      append_upper(mapped, c);
+    else
+      append_lower(mapped, c);
     out.append(mapped, text.literal_at(begin));
     if (form == Case::kCapitalized) inside = true;
     if (form == Case::kTitle) inside = is_letter(c);
@@ -183,8 +194,8 @@ Text with_case(const Text& text, Case form) {
 }
 
 size_t character_count(std::string_view text) {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+  return static_cast<size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 int64_t character_index(std::string_view text, size_t byte) {

@@ -17,11 +17,20 @@ Text strip(const Text& text, const Text* chars, bool left, bool right);
 // At most `count` replacements; below 0: all.
 Text replace(const Text& text, std::string_view from, const Text& to, int64_t count);
 // At a separator, or at runs of white space without one; at most `splits` times; below 0: all.
-std::vector<Text> split(const Text& text, const std::optional<std::string_view>& separator, int64_t splits);
-std::vector<Text> split_from_right(const Text& text, const std::optional<std::string_view>& separator, int64_t splits);
+std::vector<Text> split(const Text& text, const std::optional<std::string_view>& separator,
+                        int64_t splits);
+std::vector<Text> split_from_right(const Text& text,
+                                   const std::optional<std::string_view>& separator,
+                                   int64_t splits);
 std::vector<Text> split_lines(const Text& text, bool keep_ends);
 
-enum class Case { kUpper, kLower, kCapitalized, kTitle, kWordStarts };  // kWordStarts: Jinja's filter `title`
+enum class Case {
+  kUpper,
+  kLower,
+  kCapitalized,
+  kTitle,
+  kWordStarts
+};  // kWordStarts: Jinja's filter `title`
 Text with_case(const Text& text, Case form);
 
 size_t character_count(std::string_view text);

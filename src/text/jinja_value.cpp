@@ -55,9 +55,13 @@ std::string_view Value::undefined_name() const {
   return name == nullptr ? std::string_view("value") : std::string_view(*name);
 }
 
-bool Value::is_tuple() const { return is_list() && std::get<ListPtr>(data_)->tuple; }
+bool Value::is_tuple() const {
+  return is_list() && std::get<ListPtr>(data_)->tuple;
+}
 
-const std::vector<Value>& Value::items() const { return std::get<ListPtr>(data_)->items; }
+const std::vector<Value>& Value::items() const {
+  return std::get<ListPtr>(data_)->items;
+}
 
 bool Value::truthy() const {
   if (is_undefined() || is_none()) return false;
@@ -134,15 +138,17 @@ bool equal(const Value& a, const Value& b) {
 bool less(const Value& a, const Value& b) {
   if (a.is_number() && b.is_number())
     return a.is_float() || b.is_float() ? a.as_float() < b.as_float() : a.as_int() < b.as_int();
-  if (a.is_text() && b.is_text()) return a.bytes() < b.bytes();  // UTF-8 keeps the order of characters
+  if (a.is_text() && b.is_text())
+    return a.bytes() < b.bytes();  // UTF-8 keeps the order of characters
   if (a.is_list() && b.is_list() && a.is_tuple() == b.is_tuple())
-    return std::ranges::lexicographical_compare(a.items(), b.items(), [](const Value& x, const Value& y) {
-      return !equal(x, y) && less(x, y);
-    });
+    return std::ranges::lexicographical_compare(
+        a.items(), b.items(),
+        [](const Value& x, const Value& y) { return !equal(x, y) && less(x, y); });
   for (const Value* value : {&a, &b})
     if (value->is_undefined())
       throw TemplateError{fmt::format("'{}' is undefined", value->undefined_name())};
-  throw TemplateError{fmt::format("'<' not supported between instances of '{}' and '{}'", a.type_name(), b.type_name())};
+  throw TemplateError{fmt::format("'<' not supported between instances of '{}' and '{}'",
+                                  a.type_name(), b.type_name())};
 }
 
 }  // namespace hs::jinja

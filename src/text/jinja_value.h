@@ -1,4 +1,5 @@
-// Values of the template language: Python's, as far as templates see them, and texts that remember what a user wrote.
+// Values of the template language: Python's, as far as templates see them, and texts that remember
+// what a user wrote.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace hs::jinja {
 
-// A failure of the template or of one of its limits; caught where the template is parsed or rendered.
+// A failure of the template or of one of its limits; caught where the template is parsed or
+// rendered.
 struct TemplateError {
   std::string message;
   int line = 0;  // 0: unknown
@@ -81,19 +83,25 @@ class Value {
 
   // REQUIRES: the value is of that kind.
   bool as_bool() const { return std::get<bool>(data_); }
-  int64_t as_int() const { return is_bool() ? static_cast<int64_t>(as_bool()) : std::get<int64_t>(data_); }
-  double as_float() const { return is_float() ? std::get<double>(data_) : static_cast<double>(as_int()); }
+  int64_t as_int() const {
+    return is_bool() ? static_cast<int64_t>(as_bool()) : std::get<int64_t>(data_);
+  }
+  double as_float() const {
+    return is_float() ? std::get<double>(data_) : static_cast<double>(as_int());
+  }
   const Text& as_text() const { return *std::get<TextPtr>(data_); }
   std::string_view bytes() const { return as_text().bytes; }
   const std::vector<Value>& items() const;  // of a list
   const Dict& as_dict() const { return *std::get<DictPtr>(data_); }
-  const std::shared_ptr<Namespace>& as_namespace() const { return std::get<std::shared_ptr<Namespace>>(data_); }
+  const std::shared_ptr<Namespace>& as_namespace() const {
+    return std::get<std::shared_ptr<Namespace>>(data_);
+  }
   const Loop& as_loop() const { return *std::get<std::shared_ptr<Loop>>(data_); }
   const Callable& as_callable() const { return *std::get<std::shared_ptr<const Callable>>(data_); }
 
   bool truthy() const;
-  int depth() const;      // nesting of containers
-  size_t weight() const;  // about what it costs to go through the whole of it
+  int depth() const;                   // nesting of containers
+  size_t weight() const;               // about what it costs to go through the whole of it
   std::string_view type_name() const;  // Python's
   std::string_view undefined_name() const;
 
@@ -102,8 +110,8 @@ class Value {
   bool holds() const {
     return std::holds_alternative<T>(data_);
   }
-  std::variant<Undefined, None, bool, int64_t, double, TextPtr, ListPtr, DictPtr, std::shared_ptr<Namespace>,
-               std::shared_ptr<Loop>, std::shared_ptr<const Callable>>
+  std::variant<Undefined, None, bool, int64_t, double, TextPtr, ListPtr, DictPtr,
+               std::shared_ptr<Namespace>, std::shared_ptr<Loop>, std::shared_ptr<const Callable>>
       data_;
 };
 

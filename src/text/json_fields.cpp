@@ -14,11 +14,13 @@ namespace {
 
 constexpr int kDepthMax = 200;
 
-std::unexpected<Error> wrong_type(std::string_view where, std::string_view key, std::string_view expected) {
+std::unexpected<Error> wrong_type(std::string_view where, std::string_view key,
+                                  std::string_view expected) {
   return fail(ErrorKind::kDataLoss, fmt::format("{}: \"{}\" must be {}", where, key, expected));
 }
 
-// The deepest nesting of arrays and objects. Counted before parsing: a parsed value can be walked without fear.
+// The deepest nesting of arrays and objects. Counted before parsing: a parsed value can be walked
+// without fear.
 int nesting(std::string_view text) {
   int depth = 0;
   int deepest = 0;
@@ -26,8 +28,10 @@ int nesting(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
@@ -47,21 +51,23 @@ const nlohmann::json* json_field(const nlohmann::json& object, std::string_view 
   return it == object.end() || it->is_null() ? nullptr : &*it;
 }
 
-Result<std::string> json_string(const nlohmann::json& object, std::string_view key, std::string_view where) {
+Result<std::string> json_string(const nlohmann::json& object, std::string_view key,
+                                std::string_view where) {
   const nlohmann::json* field = json_field(object, key);
   if (field == nullptr || !field->is_string()) return wrong_type(where, key, "a string");
   return field->get_ref<const std::string&>();
 }
 
-Result<bool> json_bool(const nlohmann::json& object, std::string_view key, bool absent, std::string_view where) {
+Result<bool> json_bool(const nlohmann::json& object, std::string_view key, bool absent,
+                       std::string_view where) {
   const nlohmann::json* field = json_field(object, key);
   if (field == nullptr) return absent;
   if (!field->is_boolean()) return wrong_type(where, key, "true or false");
   return field->get<bool>();
 }
 
-Result<int64_t> json_int(const nlohmann::json& object, std::string_view key, int64_t min, int64_t max,
-                         std::string_view where) {
+Result<int64_t> json_int(const nlohmann::json& object, std::string_view key, int64_t min,
+                         int64_t max, std::string_view where) {
   const nlohmann::json* field = json_field(object, key);
   const auto expected = [&] { return fmt::format("an integer from {} to {}", min, max); };
   if (field == nullptr || !field->is_number_integer()) return wrong_type(where, key, expected());
@@ -73,7 +79,8 @@ Result<int64_t> json_int(const nlohmann::json& object, std::string_view key, int
 }
 
 Result<nlohmann::json> json_parse(std::string_view text, std::string_view what) {
-  if (nesting(text) > kDepthMax) return fail(ErrorKind::kDataLoss, fmt::format("{}: nested too deeply", what));
+  if (nesting(text) > kDepthMax)
+    return fail(ErrorKind::kDataLoss, fmt::format("{}: nested too deeply", what));
   try {
     return nlohmann::json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::exception& error) {
@@ -82,7 +89,8 @@ Result<nlohmann::json> json_parse(std::string_view text, std::string_view what) 
 }
 
 Result<std::string> read_text_file(const std::string& path, size_t bytes_max) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"),
+                                                             &std::fclose);
   if (file == nullptr)
     return fail(errno == ENOENT ? ErrorKind::kNotFound : ErrorKind::kIo,
                 fmt::format("cannot open {}: {}", path, std::strerror(errno)));
@@ -93,7 +101,8 @@ Result<std::string> read_text_file(const std::string& path, size_t bytes_max) {
     if (text.size() > bytes_max)
       return fail(ErrorKind::kTooLarge, fmt::format("{} is over {} bytes", path, bytes_max));
   }
-  if (std::ferror(file.get()) != 0) return fail(ErrorKind::kIo, fmt::format("cannot read {}", path));
+  if (std::ferror(file.get()) != 0)
+    return fail(ErrorKind::kIo, fmt::format("cannot read {}", path));
   return text;
 }
 

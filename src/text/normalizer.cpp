@@ -21,7 +21,8 @@ constexpr std::string_view kWhere = "tokenizer.json: normalizer";
 uint8_t mark_of(const MarkedText& in, size_t begin, size_t end) {
   if (!in.marked()) return 0;
   const auto first = in.literal.begin();
-  return std::any_of(first + static_cast<std::ptrdiff_t>(begin), first + static_cast<std::ptrdiff_t>(end),
+  return std::any_of(first + static_cast<std::ptrdiff_t>(begin),
+                     first + static_cast<std::ptrdiff_t>(end),
                      [](uint8_t mark) { return mark != 0; })
              ? 1
              : 0;
@@ -36,7 +37,8 @@ void copy_range(const MarkedText& in, size_t begin, size_t end, MarkedText& out)
 
 class SequenceNormalizer final : public Normalizer {
  public:
-  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts) : parts_(std::move(parts)) {}
+  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
+      : parts_(std::move(parts)) {}
   void apply(MarkedText& text) const override {
     for (const auto& part : parts_) part->apply(text);
   }
@@ -55,7 +57,8 @@ class UnicodeNormalizer final : public Normalizer {
       text.text = normal_form(text.text, form_);
       return;
     }
-    // No character combines across the start of an ASCII character: marks are kept segment by segment.
+    // No character combines across the start of an ASCII character: marks are kept segment by
+    // segment.
     MarkedText out;
     for (size_t begin = 0; begin < text.text.size();) {
       size_t end = begin + 1;
@@ -146,7 +149,8 @@ class PrependNormalizer final : public Normalizer {
   void apply(MarkedText& text) const override {
     if (text.text.empty()) return;
     text.text.insert(0, content_);
-    if (text.marked()) text.literal.insert(text.literal.begin(), content_.size(), text.literal.front());
+    if (text.marked())
+      text.literal.insert(text.literal.begin(), content_.size(), text.literal.front());
   }
 
  private:
@@ -200,7 +204,8 @@ Result<std::unique_ptr<Normalizer>> parse_normalizer(const nlohmann::json& json)
     if (!content) return std::unexpected(content.error());
     return std::make_unique<PrependNormalizer>(std::move(*content));
   }
-  return fail(ErrorKind::kUnsupported, fmt::format("{} of type \"{}\" is not supported", kWhere, *type));
+  return fail(ErrorKind::kUnsupported,
+              fmt::format("{} of type \"{}\" is not supported", kWhere, *type));
 }
 
 }  // namespace hs

@@ -25,7 +25,8 @@ Result<Pattern> Pattern::parse(const nlohmann::json& json, std::string_view wher
     pattern.string_ = std::move(*text);
     return pattern;
   }
-  return fail(ErrorKind::kDataLoss, fmt::format("{}: \"pattern\" must hold \"String\" or \"Regex\"", where));
+  return fail(ErrorKind::kDataLoss,
+              fmt::format("{}: \"pattern\" must hold \"String\" or \"Regex\"", where));
 }
 
 Result<Pattern> Pattern::regex(std::string_view expression) {
@@ -42,7 +43,8 @@ void Pattern::for_each(std::string_view text, FunctionRef<void(size_t, size_t)> 
     return;
   }
   if (string_.empty()) return;
-  for (size_t pos = text.find(string_); pos != std::string_view::npos; pos = text.find(string_, pos + string_.size()))
+  for (size_t pos = text.find(string_); pos != std::string_view::npos;
+       pos = text.find(string_, pos + string_.size()))
     found(pos, pos + string_.size());
 }
 

@@ -23,7 +23,7 @@ class Pattern {
 
  private:
   Pattern() = default;
-  std::string string_;          // what to look for, where there is no regex_
+  std::string string_;  // what to look for, where there is no regex_
   std::optional<Regex> regex_;
 };
 

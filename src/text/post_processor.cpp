@@ -19,7 +19,8 @@ std::unexpected<Error> damaged(std::string_view what) {
 }
 
 // Appends the ids that the template's special token stands for.
-Status append_special(const nlohmann::json& specials, const std::string& name, std::vector<int32_t>& ids) {
+Status append_special(const nlohmann::json& specials, const std::string& name,
+                      std::vector<int32_t>& ids) {
   const nlohmann::json* special = json_field(specials, name);
   const nlohmann::json* list = special == nullptr ? nullptr : json_field(*special, "ids");
   if (list == nullptr || !list->is_array())
@@ -72,9 +73,11 @@ Result<PostProcessor> parse_sequence(const nlohmann::json& json) {
 // "cls" and "sep" are pairs [token, id].
 Result<PostProcessor> parse_bert(const nlohmann::json& json) {
   PostProcessor result;
-  for (const auto& [key, ids] : {std::pair{"cls", &result.prefix}, std::pair{"sep", &result.suffix}}) {
+  for (const auto& [key, ids] :
+       {std::pair{"cls", &result.prefix}, std::pair{"sep", &result.suffix}}) {
     const nlohmann::json* pair = json_field(json, key);
-    const bool good = pair != nullptr && pair->is_array() && pair->size() == 2 && (*pair)[1].is_number_unsigned() &&
+    const bool good = pair != nullptr && pair->is_array() && pair->size() == 2 &&
+                      (*pair)[1].is_number_unsigned() &&
                       (*pair)[1].get<uint64_t>() < static_cast<uint64_t>(kTokenIdLimit);
     if (!good) return damaged(fmt::format("\"{}\" must be a token and its id", key));
     ids->push_back((*pair)[1].get<int32_t>());
@@ -91,7 +94,8 @@ Result<PostProcessor> parse_post_processor(const nlohmann::json& json) {
   if (*type == "ByteLevel") return PostProcessor{};  // changes offsets, which nobody here asks for
   if (*type == "Sequence") return parse_sequence(json);
   if (*type == "BertProcessing" || *type == "RobertaProcessing") return parse_bert(json);
-  return fail(ErrorKind::kUnsupported, fmt::format("{} of type \"{}\" is not supported", kWhere, *type));
+  return fail(ErrorKind::kUnsupported,
+              fmt::format("{} of type \"{}\" is not supported", kWhere, *type));
 }
 
 }  // namespace hs

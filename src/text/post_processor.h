@@ -1,4 +1,5 @@
-// The post-processor of a tokenizer.json, as far as it changes ids: what is put before and behind a text.
+// The post-processor of a tokenizer.json, as far as it changes ids: what is put before and behind a
+// text.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ struct PostProcessor {
   std::vector<int32_t> suffix;
 };
 
-// Of the "post_processor" object: TemplateProcessing (its "single" form), ByteLevel, Sequence, BertProcessing,
-// RobertaProcessing. Another type is kUnsupported and named.
+// Of the "post_processor" object: TemplateProcessing (its "single" form), ByteLevel, Sequence,
+// BertProcessing, RobertaProcessing. Another type is kUnsupported and named.
 Result<PostProcessor> parse_post_processor(const nlohmann::json& json);
 
 }  // namespace hs

@@ -27,9 +27,10 @@ struct Part {
 };
 
 // Joins the parts of one word as `behavior` says and hands each resulting range to `keep`.
-void join_parts(const std::vector<Part>& parts, Behavior behavior, FunctionRef<void(size_t, size_t)> keep) {
-  size_t begin = 0;       // of the range being built
-  bool open = false;      // whether there is one
+void join_parts(const std::vector<Part>& parts, Behavior behavior,
+                FunctionRef<void(size_t, size_t)> keep) {
+  size_t begin = 0;   // of the range being built
+  bool open = false;  // whether there is one
   bool last_matched = false;
   const auto close = [&](size_t end) {
     if (open && end > begin) keep(begin, end);
@@ -39,10 +40,17 @@ void join_parts(const std::vector<Part>& parts, Behavior behavior, FunctionRef<v
     bool joins = false;  // whether the part continues the open range
     switch (behavior) {
       case Behavior::kRemoved:
-      case Behavior::kIsolated: break;
-      case Behavior::kMergedWithPrevious: joins = part.matched && !last_matched; break;
-      case Behavior::kMergedWithNext: joins = !part.matched && last_matched; break;
-      case Behavior::kContiguous: joins = part.matched == last_matched; break;
+      case Behavior::kIsolated:
+        break;
+      case Behavior::kMergedWithPrevious:
+        joins = part.matched && !last_matched;
+        break;
+      case Behavior::kMergedWithNext:
+        joins = !part.matched && last_matched;
+        break;
+      case Behavior::kContiguous:
+        joins = part.matched == last_matched;
+        break;
     }
     if (!(joins && open)) {
       close(part.begin);
@@ -91,7 +99,8 @@ class SplitPreTokenizer final : public PreTokenizer {
 // Splits by a property of single characters, without a regex.
 class CharSplitPreTokenizer final : public PreTokenizer {
  public:
-  CharSplitPreTokenizer(bool (*matches)(char32_t), Behavior behavior) : matches_(matches), behavior_(behavior) {}
+  CharSplitPreTokenizer(bool (*matches)(char32_t), Behavior behavior)
+      : matches_(matches), behavior_(behavior) {}
 
   void apply(Words& words) const override {
     std::vector<Words::Word> out;
@@ -171,11 +180,15 @@ class MetaspacePreTokenizer final : public PreTokenizer {
     for (const Words::Word& word : words.words) {
       const size_t begin = out.size();
       for (const char c : words.word(word)) {
-        if (c == ' ') out += replacement_;
-        else out += c;
+        if (c == ' ')
+          out += replacement_;
+        else
+          out += c;
       }
-      const bool wanted = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && word.at_start);
-      if (wanted && !std::string_view(out).substr(begin).starts_with(replacement_)) out.insert(begin, replacement_);
+      const bool wanted =
+          prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && word.at_start);
+      if (wanted && !std::string_view(out).substr(begin).starts_with(replacement_))
+        out.insert(begin, replacement_);
       append_ranges(out, begin, word.at_start, ranges);
     }
     words.text = std::move(out);
@@ -184,7 +197,8 @@ class MetaspacePreTokenizer final : public PreTokenizer {
 
  private:
   // The words of out[begin, end): split before each replacement character, or whole.
-  void append_ranges(const std::string& out, size_t begin, bool at_start, std::vector<Words::Word>& ranges) const {
+  void append_ranges(const std::string& out, size_t begin, bool at_start,
+                     std::vector<Words::Word>& ranges) const {
     size_t start = begin;
     while (split_) {
       const size_t next = out.find(replacement_, start + 1);
@@ -202,7 +216,8 @@ class MetaspacePreTokenizer final : public PreTokenizer {
 
 class SequencePreTokenizer final : public PreTokenizer {
  public:
-  explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> parts) : parts_(std::move(parts)) {}
+  explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> parts)
+      : parts_(std::move(parts)) {}
   void apply(Words& words) const override {
     for (const auto& part : parts_) part->apply(words);
   }
@@ -219,13 +234,15 @@ Result<Behavior> parse_behavior(const nlohmann::json& json) {
   if (*name == "MergedWithPrevious") return Behavior::kMergedWithPrevious;
   if (*name == "MergedWithNext") return Behavior::kMergedWithNext;
   if (*name == "Contiguous") return Behavior::kContiguous;
-  return fail(ErrorKind::kUnsupported, fmt::format("{}: behavior \"{}\" is not supported", kWhere, *name));
+  return fail(ErrorKind::kUnsupported,
+              fmt::format("{}: behavior \"{}\" is not supported", kWhere, *name));
 }
 
 Result<std::unique_ptr<PreTokenizer>> parse_sequence(const nlohmann::json& json) {
   const nlohmann::json* list = json_field(json, "pretokenizers");
   if (list == nullptr || !list->is_array())
-    return fail(ErrorKind::kDataLoss, fmt::format("{}: \"pretokenizers\" must be an array", kWhere));
+    return fail(ErrorKind::kDataLoss,
+                fmt::format("{}: \"pretokenizers\" must be an array", kWhere));
   std::vector<std::unique_ptr<PreTokenizer>> parts;
   for (const nlohmann::json& item : *list) {
     auto part = parse_pre_tokenizer(item);
@@ -264,7 +281,8 @@ Result<std::unique_ptr<PreTokenizer>> parse_metaspace(const nlohmann::json& json
   auto replacement = json_string(json, "replacement", kWhere);
   if (!replacement) return std::unexpected(replacement.error());
   if (replacement->empty() || utf8_length(*replacement, 0) != replacement->size())
-    return fail(ErrorKind::kDataLoss, fmt::format("{}: \"replacement\" must be one character", kWhere));
+    return fail(ErrorKind::kDataLoss,
+                fmt::format("{}: \"replacement\" must be one character", kWhere));
   const auto split = json_bool(json, "split", true, kWhere);
   if (!split) return std::unexpected(split.error());
   const auto add_prefix_space = json_bool(json, "add_prefix_space", true, kWhere);
@@ -274,8 +292,11 @@ Result<std::unique_ptr<PreTokenizer>> parse_metaspace(const nlohmann::json& json
     const auto scheme = json_string(json, "prepend_scheme", kWhere);
     if (!scheme) return std::unexpected(scheme.error());
     if (*scheme != "always" && *scheme != "first" && *scheme != "never")
-      return fail(ErrorKind::kUnsupported, fmt::format("{}: prepend_scheme \"{}\" is not supported", kWhere, *scheme));
-    prepend = *scheme == "always" ? Prepend::kAlways : *scheme == "first" ? Prepend::kFirst : Prepend::kNever;
+      return fail(ErrorKind::kUnsupported,
+                  fmt::format("{}: prepend_scheme \"{}\" is not supported", kWhere, *scheme));
+    prepend = *scheme == "always"  ? Prepend::kAlways
+              : *scheme == "first" ? Prepend::kFirst
+                                   : Prepend::kNever;
   }
   return std::make_unique<MetaspacePreTokenizer>(std::move(*replacement), prepend, *split);
 }
@@ -289,12 +310,13 @@ Result<std::unique_ptr<PreTokenizer>> parse_pre_tokenizer(const nlohmann::json& 
   if (*type == "Split") return parse_split(json);
   if (*type == "ByteLevel") return parse_byte_level(json);
   if (*type == "Metaspace") return parse_metaspace(json);
-  if (*type == "WhitespaceSplit") return std::make_unique<CharSplitPreTokenizer>(&is_whitespace, Behavior::kRemoved);
+  if (*type == "WhitespaceSplit")
+    return std::make_unique<CharSplitPreTokenizer>(&is_whitespace, Behavior::kRemoved);
   if (*type == "Digits") {
     const auto individual = json_bool(json, "individual_digits", false, kWhere);
     if (!individual) return std::unexpected(individual.error());
-    return std::make_unique<CharSplitPreTokenizer>(&is_number,
-                                                   *individual ? Behavior::kIsolated : Behavior::kContiguous);
+    return std::make_unique<CharSplitPreTokenizer>(
+        &is_number, *individual ? Behavior::kIsolated : Behavior::kContiguous);
   }
   if (*type == "Punctuation") {
     Behavior behavior = Behavior::kIsolated;
@@ -310,7 +332,8 @@ Result<std::unique_ptr<PreTokenizer>> parse_pre_tokenizer(const nlohmann::json& 
     if (!pattern) return std::unexpected(pattern.error());
     return std::make_unique<SplitPreTokenizer>(std::move(*pattern), Behavior::kRemoved, true);
   }
-  return fail(ErrorKind::kUnsupported, fmt::format("{} of type \"{}\" is not supported", kWhere, *type));
+  return fail(ErrorKind::kUnsupported,
+              fmt::format("{} of type \"{}\" is not supported", kWhere, *type));
 }
 
 }  // namespace hs

@@ -1,4 +1,5 @@
-// The pre-tokenizer of a tokenizer.json: splits a normalised text into the words that are merged on their own.
+// The pre-tokenizer of a tokenizer.json: splits a normalised text into the words that are merged on
+// their own.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,9 @@ struct Words {
   std::string text;
   std::vector<Word> words;
 
-  std::string_view word(const Word& w) const { return std::string_view(text).substr(w.begin, w.end - w.begin); }
+  std::string_view word(const Word& w) const {
+    return std::string_view(text).substr(w.begin, w.end - w.begin);
+  }
 };
 
 // Immutable; may be used from any thread.
@@ -33,8 +36,8 @@ class PreTokenizer {
   virtual void apply(Words& words) const = 0;
 };
 
-// Of the "pre_tokenizer" object: Sequence, Split, ByteLevel, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit.
-// A component of another type is kUnsupported and named.
+// Of the "pre_tokenizer" object: Sequence, Split, ByteLevel, Metaspace, Digits, Punctuation,
+// Whitespace, WhitespaceSplit. A component of another type is kUnsupported and named.
 Result<std::unique_ptr<PreTokenizer>> parse_pre_tokenizer(const nlohmann::json& json);
 
 }  // namespace hs

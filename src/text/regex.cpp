@@ -15,11 +15,12 @@ namespace hs {
 namespace {
 
 constexpr size_t kPatternBytesMax = 16384;
-constexpr uint32_t kMatchLimitMin = 1'000'000;  // backtracking steps allowed for one match, plus some a byte
+constexpr uint32_t kMatchLimitMin =
+    1'000'000;  // backtracking steps allowed for one match, plus some a byte
 constexpr uint32_t kMatchLimitMax = 200'000'000;
 
-// PCRE2's \s takes U+180E, which is no white space since Unicode 6.3 and none to the reference: \s and \S are written
-// out. (\S inside a class is left alone.)
+// PCRE2's \s takes U+180E, which is no white space since Unicode 6.3 and none to the reference: \s
+// and \S are written out. (\S inside a class is left alone.)
 std::string with_exact_spaces(std::string_view pattern) {
   constexpr std::string_view kSpaces = R"(\t-\r \x{85}\p{Z})";
   std::string out;
@@ -76,19 +77,19 @@ Regex::~Regex() = default;
 
 Result<Regex> Regex::compile(std::string_view pattern) {
   if (pattern.size() > kPatternBytesMax)
-    return fail(ErrorKind::kTooLarge,
-                fmt::format("a pattern of {} bytes is over the limit of {}", pattern.size(), kPatternBytesMax));
+    return fail(ErrorKind::kTooLarge, fmt::format("a pattern of {} bytes is over the limit of {}",
+                                                  pattern.size(), kPatternBytesMax));
   const std::string exact = with_exact_spaces(pattern);
   int error = 0;
   PCRE2_SIZE error_offset = 0;
-  pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(exact.data()), exact.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &error_offset, nullptr);
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(exact.data()), exact.size(),
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error,
+                                   &error_offset, nullptr);
   if (code == nullptr) {
     std::array<PCRE2_UCHAR, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());
-    return fail(ErrorKind::kUnsupported,
-                fmt::format("pattern error at byte {}: {}", error_offset, reinterpret_cast<const char*>(text.data())));
+    return fail(ErrorKind::kUnsupported, fmt::format("pattern error at byte {}: {}", error_offset,
+                                                     reinterpret_cast<const char*>(text.data())));
   }
   return Regex(std::make_unique<Code>(code));
 }
@@ -96,17 +97,20 @@ Result<Regex> Regex::compile(std::string_view pattern) {
 void Regex::for_each(std::string_view text, FunctionRef<void(size_t, size_t)> found) const {
   const std::unique_ptr<pcre2_match_data, MatchDataFree> data(
       pcre2_match_data_create_from_pattern(code_->code, nullptr));
-  const std::unique_ptr<pcre2_match_context, MatchContextFree> context(pcre2_match_context_create(nullptr));
+  const std::unique_ptr<pcre2_match_context, MatchContextFree> context(
+      pcre2_match_context_create(nullptr));
   if (data == nullptr || context == nullptr) throw std::bad_alloc();
   const size_t limit = kMatchLimitMin + text.size() * 16;
-  pcre2_set_match_limit(context.get(), static_cast<uint32_t>(std::min<size_t>(limit, kMatchLimitMax)));
+  pcre2_set_match_limit(context.get(),
+                        static_cast<uint32_t>(std::min<size_t>(limit, kMatchLimitMax)));
   size_t pos = 0;
   while (pos <= text.size()) {
-    const int count = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), pos,
-                                  PCRE2_NO_UTF_CHECK, data.get(), context.get());
+    const int count = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()),
+                                  text.size(), pos, PCRE2_NO_UTF_CHECK, data.get(), context.get());
     if (count < 0) return;
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
-    if (range[1] < range[0] || range[0] < pos) return;  // \K in a look-around; no tokenizer means that
+    if (range[1] < range[0] || range[0] < pos)
+      return;  // \K in a look-around; no tokenizer means that
     found(range[0], range[1]);
     pos = range[1];
     if (range[0] == range[1]) {

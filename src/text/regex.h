@@ -1,5 +1,5 @@
-// A compiled regular expression over UTF-8, for the patterns of tokenizer.json. PCRE2 without its JIT, so that the
-// service can run without writable-and-executable memory.
+// A compiled regular expression over UTF-8, for the patterns of tokenizer.json. PCRE2 without its
+// JIT, so that the service can run without writable-and-executable memory.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,9 @@ class Regex {
   Regex& operator=(Regex&&) noexcept;
   ~Regex();
 
-  // Calls `found(begin, end)` for each match in order; matches do not overlap and may be empty. A search that costs more
-  // than its limit (a hostile pattern) ends the matches. REQUIRES: text is valid UTF-8.
+  // Calls `found(begin, end)` for each match in order; matches do not overlap and may be empty. A
+  // search that costs more than its limit (a hostile pattern) ends the matches. REQUIRES: text is
+  // valid UTF-8.
   void for_each(std::string_view text, FunctionRef<void(size_t, size_t)> found) const;
 
  private:

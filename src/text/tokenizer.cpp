@@ -19,9 +19,11 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::filesystem::path& 
   const auto text = read_text_file(dir / "tokenizer.json", kTokenizerBytesMax);
   if (!text) return std::unexpected(text.error());
   const auto config = read_text_file(dir / "tokenizer_config.json", kConfigBytesMax);
-  if (!config && config.error().kind != ErrorKind::kNotFound) return std::unexpected(config.error());
+  if (!config && config.error().kind != ErrorKind::kNotFound)
+    return std::unexpected(config.error());
   auto tokenizer = parse(*text, config ? std::string_view(*config) : std::string_view());
-  if (!tokenizer) tokenizer.error().message = fmt::format("{}: {}", dir.string(), tokenizer.error().message);
+  if (!tokenizer)
+    tokenizer.error().message = fmt::format("{}: {}", dir.string(), tokenizer.error().message);
   return tokenizer;
 }
 

@@ -1,6 +1,6 @@
-// BPE tokenizer from a checkpoint's tokenizer.json, of both kinds: SentencePiece-like with byte fallback, and
-// byte-level with a regex pre-tokenizer. Reference: the `tokenizers` library, whose ids it reproduces.
-// Immutable after load; every method may be called from any thread.
+// BPE tokenizer from a checkpoint's tokenizer.json, of both kinds: SentencePiece-like with byte
+// fallback, and byte-level with a regex pre-tokenizer. Reference: the `tokenizers` library, whose
+// ids it reproduces. Immutable after load; every method may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,9 @@ struct TextSpan {
 class Tokenizer {
  public:
   struct EncodeOptions {
-    bool add_special_tokens = true;      // run the post-processor (BOS and the like)
-    std::span<const TextSpan> literal;   // sorted spans inside which no added token is recognised (user text)
+    bool add_special_tokens = true;  // run the post-processor (BOS and the like)
+    std::span<const TextSpan>
+        literal;  // sorted spans inside which no added token is recognised (user text)
   };
 
   // Reads DIR/tokenizer.json (and tokenizer_config.json where it matters).
@@ -35,13 +36,16 @@ class Tokenizer {
                                                   std::string_view tokenizer_config_json = {});
   virtual ~Tokenizer() = default;
 
-  virtual std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const = 0;
+  virtual std::vector<int32_t> encode(std::string_view text,
+                                      const EncodeOptions& options) const = 0;
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
 
-  // Ids are 0 .. size()-1 (some may be unused); model matrices may have more rows, which are never sampled.
+  // Ids are 0 .. size()-1 (some may be unused); model matrices may have more rows, which are never
+  // sampled.
   virtual int32_t size() const = 0;
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
-  virtual std::string_view token(int32_t id) const = 0;  // as in the vocabulary, e.g. "▁the"; "" if unused
+  virtual std::string_view token(
+      int32_t id) const = 0;  // as in the vocabulary, e.g. "▁the"; "" if unused
   virtual bool is_special(int32_t id) const = 0;
   // The exact bytes this id adds to a text in mid-sentence ("▁the" -> " the", "<0xF0>" -> "\xF0").
   virtual std::string token_bytes(int32_t id) const = 0;

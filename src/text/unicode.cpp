@@ -15,13 +15,16 @@ unsigned byte_at(std::string_view text, size_t pos) {
   return static_cast<unsigned char>(text[pos]);
 }
 
-bool is_continuation(unsigned byte) { return (byte & 0xC0U) == 0x80U; }
+bool is_continuation(unsigned byte) {
+  return (byte & 0xC0U) == 0x80U;
+}
 
 utf8proc_category_t category(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
-// Length of a character by its first byte, and the range its second byte must lie in; length 0: no first byte.
+// Length of a character by its first byte, and the range its second byte must lie in; length 0: no
+// first byte.
 struct LeadByte {
   size_t length;
   unsigned second_min;
@@ -46,7 +49,10 @@ LeadByte lead_byte(unsigned byte) {
 char32_t next_char(std::string_view text, size_t& pos) {
   const unsigned first = byte_at(text, pos);
   const size_t length = utf8_length(text, pos);
-  char32_t c = length == 1 ? first : length == 2 ? first & 0x1FU : length == 3 ? first & 0x0FU : first & 0x07U;
+  char32_t c = length == 1   ? first
+               : length == 2 ? first & 0x1FU
+               : length == 3 ? first & 0x0FU
+                             : first & 0x07U;
   for (size_t i = 1; i < length; ++i) c = (c << 6) | (byte_at(text, pos + i) & 0x3FU);
   pos += length;
   return c;
@@ -117,7 +123,8 @@ bool is_whitespace(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
   if (c == 0x85) return true;
   const utf8proc_category_t kind = category(c);
-  return kind == UTF8PROC_CATEGORY_ZS || kind == UTF8PROC_CATEGORY_ZL || kind == UTF8PROC_CATEGORY_ZP;
+  return kind == UTF8PROC_CATEGORY_ZS || kind == UTF8PROC_CATEGORY_ZL ||
+         kind == UTF8PROC_CATEGORY_ZP;
 }
 
 bool is_word_char(char32_t c) {
@@ -132,13 +139,17 @@ bool is_word_char(char32_t c) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: return c == 0x200C || c == 0x200D;  // Join_Control belongs to \w
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return c == 0x200C || c == 0x200D;  // Join_Control belongs to \w
   }
 }
 
 bool is_punctuation(char32_t c) {
-  if (c < 0x80) return c > ' ' && c < 0x7F && !(c >= '0' && c <= '9') && !((c | 0x20U) >= 'a' && (c | 0x20U) <= 'z');
+  if (c < 0x80)
+    return c > ' ' && c < 0x7F && !(c >= '0' && c <= '9') &&
+           !((c | 0x20U) >= 'a' && (c | 0x20U) <= 'z');
   switch (category(c)) {
     case UTF8PROC_CATEGORY_PC:
     case UTF8PROC_CATEGORY_PD:
@@ -146,15 +157,18 @@ bool is_punctuation(char32_t c) {
     case UTF8PROC_CATEGORY_PE:
     case UTF8PROC_CATEGORY_PI:
     case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO: return true;
-    default: return false;
+    case UTF8PROC_CATEGORY_PO:
+      return true;
+    default:
+      return false;
   }
 }
 
 bool is_number(char32_t c) {
   if (c < 0x80) return c >= '0' && c <= '9';
   const utf8proc_category_t kind = category(c);
-  return kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL || kind == UTF8PROC_CATEGORY_NO;
+  return kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL ||
+         kind == UTF8PROC_CATEGORY_NO;
 }
 
 bool is_letter(char32_t c) {
@@ -162,8 +176,12 @@ bool is_letter(char32_t c) {
   return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
 }
 
-bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
-bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
+bool is_upper(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LU;
+}
+bool is_lower(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LL;
+}
 
 bool is_assigned_and_visible(char32_t c) {
   switch (category(c)) {
@@ -171,8 +189,10 @@ bool is_assigned_and_visible(char32_t c) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO: return false;
-    default: return true;
+    case UTF8PROC_CATEGORY_CO:
+      return false;
+    default:
+      return true;
   }
 }
 
@@ -198,9 +218,9 @@ std::string normal_form(std::string_view text, NormalForm form) {
   options |= compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
   utf8proc_uint8_t* result = nullptr;
-  const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                               static_cast<utf8proc_ssize_t>(text.size()), &result,
-                                               static_cast<utf8proc_option_t>(options));
+  const utf8proc_ssize_t length = utf8proc_map(
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+      static_cast<utf8proc_ssize_t>(text.size()), &result, static_cast<utf8proc_option_t>(options));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
   HS_CHECK(length >= 0);  // the text is valid UTF-8
   return std::string(reinterpret_cast<const char*>(result), static_cast<size_t>(length));

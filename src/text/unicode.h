@@ -10,13 +10,15 @@ namespace hs {
 
 inline constexpr std::string_view kReplacementChar = "\xEF\xBF\xBD";  // U+FFFD
 
-// Bytes of the character that starts at text[pos]. REQUIRES: text is valid UTF-8, pos at a character.
+// Bytes of the character that starts at text[pos]. REQUIRES: text is valid UTF-8, pos at a
+// character.
 inline size_t utf8_length(std::string_view text, size_t pos) {
   const auto byte = static_cast<unsigned char>(text[pos]);
   return byte < 0x80 ? 1U : byte < 0xE0 ? 2U : byte < 0xF0 ? 3U : 4U;
 }
 
-// The character at text[pos]; pos moves behind it. REQUIRES: text is valid UTF-8, pos at a character.
+// The character at text[pos]; pos moves behind it. REQUIRES: text is valid UTF-8, pos at a
+// character.
 char32_t next_char(std::string_view text, size_t& pos);
 // The character that ends at text[pos]; pos moves to its start. REQUIRES: valid UTF-8, pos > 0.
 char32_t previous_char(std::string_view text, size_t& pos);
@@ -34,8 +36,8 @@ struct Utf8Prefix {
   } kind = Kind::kCharacter;
   size_t bytes = 0;  // how many bytes it takes
 };
-// REQUIRES: bytes is not empty. Invalid bytes are grouped as the Unicode standard recommends (maximal subparts), which
-// is also what Rust's from_utf8_lossy does.
+// REQUIRES: bytes is not empty. Invalid bytes are grouped as the Unicode standard recommends
+// (maximal subparts), which is also what Rust's from_utf8_lossy does.
 Utf8Prefix utf8_prefix(std::string_view bytes);
 // Appends `bytes` to `out`, each invalid or incomplete part as one U+FFFD.
 void append_lossy(std::string& out, std::string_view bytes);

@@ -1,13 +1,12 @@
-// Proves that templates render as Python's Jinja2 renders them, that user text is marked literal wherever a template
-// puts it, and that hostile templates end in an error.
-#include "text/chat_template.h"
-
+// Proves that templates render as Python's Jinja2 renders them, that user text is marked literal
+// wherever a template puts it, and that hostile templates end in an error.
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "text/chat_template.h"
 
 using hs::ChatInput;
 using hs::ChatMessage;
@@ -25,7 +24,8 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::unique_ptr<ChatTemplate> must_parse(std::string_view source, std::string_view bos = "<s>", std::string_view eos = "</s>") {
+std::unique_ptr<ChatTemplate> must_parse(std::string_view source, std::string_view bos = "<s>",
+                                         std::string_view eos = "</s>") {
   auto result = ChatTemplate::parse(source, bos, eos);
   BOOST_REQUIRE_MESSAGE(result.has_value(), (result ? "" : result.error().message));
   return std::move(*result);
@@ -52,16 +52,20 @@ std::string marked(const ChatTemplate& chat, const ChatInput& input) {
   std::string out;
   size_t done = 0;
   for (const hs::TextSpan& span : prompt->literal) {
-    out += prompt->text.substr(done, span.begin - done) + "\u00AB" + prompt->text.substr(span.begin, span.end - span.begin) + "\u00BB";
+    out += prompt->text.substr(done, span.begin - done) + "\u00AB" +
+           prompt->text.substr(span.begin, span.end - span.begin) + "\u00BB";
     done = span.end;
   }
   return out + prompt->text.substr(done);
 }
 
 constexpr std::string_view kLlava =
-    "{% for message in messages %}{% if message['role'] != 'system' %}{{ message['role'].upper() + ': ' }}{% endif %}"
-    "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
-    "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}{{ content['text'] + ' ' }}{% endfor %}"
+    "{% for message in messages %}{% if message['role'] != 'system' %}{{ message['role'].upper() + "
+    "': ' }}{% endif %}"
+    "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ "
+    "'<image>\n' }}{% endfor %}"
+    "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}{{ "
+    "content['text'] + ' ' }}{% endfor %}"
     "{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}";
 
 constexpr std::string_view kStringsOnly =
@@ -86,12 +90,15 @@ BOOST_AUTO_TEST_CASE(output_equals_jinja2) {
       ++count;
       const auto result = (*chat)->render_json(item["context"]);
       if (item.contains("error")) {
-        BOOST_CHECK_MESSAGE(!result, name << ": rendered " << Json(result.value_or("")).dump() << " instead of the error "
-                                          << item["error"] << "\n context " << item["context"].dump());
+        BOOST_CHECK_MESSAGE(!result, name << ": rendered " << Json(result.value_or("")).dump()
+                                          << " instead of the error " << item["error"]
+                                          << "\n context " << item["context"].dump());
       } else {
         BOOST_CHECK_MESSAGE(result && *result == item["output"].get<std::string>(),
-                            name << ":\n  got      " << (result ? Json(*result).dump() : result.error().message)
-                                 << "\n  expected " << item["output"].dump() << "\n  context  " << item["context"].dump());
+                            name << ":\n  got      "
+                                 << (result ? Json(*result).dump() : result.error().message)
+                                 << "\n  expected " << item["output"].dump() << "\n  context  "
+                                 << item["context"].dump());
       }
     }
   }
@@ -108,11 +115,14 @@ BOOST_AUTO_TEST_CASE(content_takes_the_form_that_the_template_reads) {
   const auto llava = must_parse(kLlava);
   ChatInput input{{text_message("user", "hello")}, true, nullptr};
   BOOST_TEST(marked(*llava, input) == "USER: «hello» ASSISTANT:");
-  input.messages[0].parts.insert(input.messages[0].parts.begin(), ChatPart{ChatPart::Kind::kImage, ""});
+  input.messages[0].parts.insert(input.messages[0].parts.begin(),
+                                 ChatPart{ChatPart::Kind::kImage, ""});
   BOOST_TEST(marked(*llava, input) == "USER: <image>\n«hello» ASSISTANT:");
 
   const auto strings = must_parse(kStringsOnly);
-  ChatInput parts{{{"user", {{ChatPart::Kind::kText, "A"}, {ChatPart::Kind::kText, "B"}}, false}}, false, nullptr};
+  ChatInput parts{{{"user", {{ChatPart::Kind::kText, "A"}, {ChatPart::Kind::kText, "B"}}, false}},
+                  false,
+                  nullptr};
   BOOST_TEST(marked(*strings, parts) == "<user>«A\nB»</user>");
   parts.messages[0].parts.push_back({ChatPart::Kind::kImage, ""});
   const auto refused = strings->render(parts);
@@ -123,18 +133,32 @@ BOOST_AUTO_TEST_CASE(content_takes_the_form_that_the_template_reads) {
 
 BOOST_AUTO_TEST_CASE(parts_keep_their_order_where_the_template_keeps_it) {
   const auto chat = must_parse(
-      "{% for m in messages %}{% for p in m.content %}{% if p.type == 'image' %}[I]{% else %}{{ p.text }}{% endif %}"
+      "{% for m in messages %}{% for p in m.content %}{% if p.type == 'image' %}[I]{% else %}{{ "
+      "p.text }}{% endif %}"
       "{% endfor %}{% endfor %}");
   using Kind = ChatPart::Kind;
-  const ChatInput input{{{"user", {{Kind::kText, "a"}, {Kind::kImage, ""}, {Kind::kText, "b"}, {Kind::kImage, ""}, {Kind::kText, "c"}}, false}}, true, nullptr};
+  const ChatInput input{{{"user",
+                          {{Kind::kText, "a"},
+                           {Kind::kImage, ""},
+                           {Kind::kText, "b"},
+                           {Kind::kImage, ""},
+                           {Kind::kText, "c"}},
+                          false}},
+                        true,
+                        nullptr};
   BOOST_TEST(marked(*chat, input) == "«a»[I]«b»[I]«c»");
 }
 
 BOOST_AUTO_TEST_CASE(user_text_is_literal_wherever_it_goes) {
-  const auto check = [](std::string_view expression, std::string_view user, std::string_view expected) {
-    const std::string source = "{% set c = messages[0].content %}{{ " + std::string(expression) + " }}";
-    BOOST_TEST(marked(*must_parse(source), {{text_message("user", std::string(user))}, true, nullptr}) == expected,
-               expression << " gave " << marked(*must_parse(source), {{text_message("user", std::string(user))}, true, nullptr}));
+  const auto check = [](std::string_view expression, std::string_view user,
+                        std::string_view expected) {
+    const std::string source =
+        "{% set c = messages[0].content %}{{ " + std::string(expression) + " }}";
+    BOOST_TEST(marked(*must_parse(source),
+                      {{text_message("user", std::string(user))}, true, nullptr}) == expected,
+               expression << " gave "
+                          << marked(*must_parse(source),
+                                    {{text_message("user", std::string(user))}, true, nullptr}));
   };
   check("'<' + c + '>'", "x", "<«x»>");
   check("'<' ~ c ~ '>' ~ c", "x", "<«x»>«x»");
@@ -161,14 +185,18 @@ BOOST_AUTO_TEST_CASE(user_text_is_literal_wherever_it_goes) {
 BOOST_AUTO_TEST_CASE(captured_text_stays_literal) {
   const auto chat = must_parse(
       "{% macro m(x) %}<{{ x }}>{% endmacro %}{% set b %}[{{ m(messages[0].content) }}]{% endset %}"
-      "{% generation %}{{ b | trim }}{% endgeneration %}{% filter upper %}{{ messages[0].content }}z{% endfilter %}");
+      "{% generation %}{{ b | trim }}{% endgeneration %}{% filter upper %}{{ messages[0].content "
+      "}}z{% endfilter %}");
   BOOST_TEST(marked(*chat, {{text_message("user", "q")}, true, nullptr}) == "[<«q»>]«Q»Z");
 }
 
 BOOST_AUTO_TEST_CASE(special_tokens_and_flags_reach_the_template) {
-  const auto chat = must_parse("{{ bos_token }}{{ eos_token }}{{ add_generation_prompt }}{{ tools is none }}{{ documents is none }}");
+  const auto chat = must_parse(
+      "{{ bos_token }}{{ eos_token }}{{ add_generation_prompt }}{{ tools is none }}{{ documents is "
+      "none }}");
   BOOST_TEST(marked(*chat, {{}, true, nullptr}) == "<s></s>TrueTrueTrue");
-  BOOST_TEST(marked(*must_parse("{{ bos_token is defined }}", "", ""), {{}, true, nullptr}) == "False");
+  BOOST_TEST(marked(*must_parse("{{ bos_token is defined }}", "", ""), {{}, true, nullptr}) ==
+             "False");
 }
 
 BOOST_AUTO_TEST_CASE(the_date_comes_from_the_clock) {
@@ -190,8 +218,9 @@ BOOST_AUTO_TEST_CASE(an_exception_of_the_template_is_the_callers_error) {
 BOOST_AUTO_TEST_CASE(mistakes_are_found_at_load_with_their_line) {
   const auto check = [](std::string_view source, std::string_view word, std::string_view line) {
     const std::string message = parse_error(source);
-    BOOST_CHECK_MESSAGE(message.find(word) != std::string::npos && message.find(line) != std::string::npos,
-                        "\"" << source << "\" gave \"" << message << "\"");
+    BOOST_CHECK_MESSAGE(
+        message.find(word) != std::string::npos && message.find(line) != std::string::npos,
+        "\"" << source << "\" gave \"" << message << "\"");
   };
   check("a\nb{{ x | nosuchfilter }}", "nosuchfilter", "line 2");
   check("{{ x is nosuchtest }}", "nosuchtest", "line 1");
@@ -219,10 +248,21 @@ BOOST_AUTO_TEST_CASE(hostile_templates_end_in_an_error) {
                         "\"" << source << "\" gave \"" << result.substr(0, 200) << "\"");
   };
   fails("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "steps");
-  fails("{% set ns = namespace(x='abcdefgh') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "too long");
-  fails("{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "too long");
-  fails("{% set ns = namespace(x=[1]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}", "nested");
-  fails("{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}", "too large");
+  fails(
+      "{% set ns = namespace(x='abcdefgh') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x "
+      "%}{% endfor %}",
+      "too long");
+  fails(
+      "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% "
+      "endfor %}",
+      "too long");
+  fails(
+      "{% set ns = namespace(x=[1]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}",
+      "nested");
+  fails(
+      "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% "
+      "endfor %}{{ ns.x }}",
+      "too large");
   fails("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested");
   fails("{{ 'a' * 999999999999 }}", "too long");
   fails("{{ [1] * 999999999999 }}", "too long");
@@ -247,8 +287,10 @@ BOOST_AUTO_TEST_CASE(hostile_templates_end_in_an_error) {
 
 BOOST_AUTO_TEST_CASE(cycles_and_chains_are_freed) {
   // Under the leak sanitizer this shows that ties through namespaces and macros are cut.
-  BOOST_TEST(rendered("{% set ns = namespace() %}{% set ns.me = ns %}{% macro m() %}{{ ns }}{% endmacro %}{% set ns.m = m %}ok") == "ok");
-  BOOST_TEST(rendered("{% set ns = namespace(x=namespace()) %}{% for i in range(90000) %}{% set ns.x = namespace(p=ns.x) %}{% endfor %}ok") == "ok");
+  BOOST_TEST(rendered("{% set ns = namespace() %}{% set ns.me = ns %}{% macro m() %}{{ ns }}{% "
+                      "endmacro %}{% set ns.m = m %}ok") == "ok");
+  BOOST_TEST(rendered("{% set ns = namespace(x=namespace()) %}{% for i in range(90000) %}{% set "
+                      "ns.x = namespace(p=ns.x) %}{% endfor %}ok") == "ok");
 }
 
 BOOST_AUTO_TEST_CASE(templates_are_found_in_a_checkpoint) {
@@ -257,7 +299,8 @@ BOOST_AUTO_TEST_CASE(templates_are_found_in_a_checkpoint) {
   BOOST_TEST((missing.error().kind == hs::ErrorKind::kNotFound));
   const auto llava = ChatTemplate::load(kGolden + "llava");
   BOOST_REQUIRE(llava.has_value());
-  BOOST_TEST(marked(**llava, {{text_message("user", "hi")}, true, nullptr}) == "USER: «hi» ASSISTANT:");
+  BOOST_TEST(marked(**llava, {{text_message("user", "hi")}, true, nullptr}) ==
+             "USER: «hi» ASSISTANT:");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,7 +1,5 @@
-// Proves that ids and texts equal those of the reference library on every component, that user text never becomes a
-// control token, and that damaged files give errors that name what is wrong.
-#include "text/tokenizer.h"
-
+// Proves that ids and texts equal those of the reference library on every component, that user text
+// never becomes a control token, and that damaged files give errors that name what is wrong.
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <cstdlib>
@@ -10,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
+
+#include "text/tokenizer.h"
 
 using hs::TextSpan;
 using hs::Tokenizer;
@@ -47,13 +47,14 @@ std::string show(const std::vector<int32_t>& ids) {
 
 // One entry of the table that make_tokenizer_cases.py writes.
 void check_entry(const Tokenizer& tokenizer, const Json& entry) {
-  const std::string label = entry["tokenizer"].get<std::string>() + " " + entry["variant"].get<std::string>();
+  const std::string label =
+      entry["tokenizer"].get<std::string>() + " " + entry["variant"].get<std::string>();
   const auto check = [&](const Json& item, bool special) {
     const auto text = item[0].get<std::string>();
     const auto expected = item[1].get<std::vector<int32_t>>();
     const std::vector<int32_t> ids = tokenizer.encode(text, {special, {}});
-    BOOST_CHECK_MESSAGE(ids == expected, label << ": " << escaped(text) << "\n  got      " << show(ids) << "\n  expected "
-                                               << show(expected));
+    BOOST_CHECK_MESSAGE(ids == expected, label << ": " << escaped(text) << "\n  got      "
+                                               << show(ids) << "\n  expected " << show(expected));
   };
   for (const Json& item : entry["texts"]) check(item, false);
   for (const Json& item : entry["special"]) check(item, true);
@@ -62,8 +63,10 @@ void check_entry(const Tokenizer& tokenizer, const Json& entry) {
     for (const bool skip : {false, true}) {
       const std::string text = tokenizer.decode(ids, skip);
       const auto expected = item[skip ? 2 : 1].get<std::string>();
-      BOOST_CHECK_MESSAGE(text == expected, label << ": ids " << show(ids) << (skip ? "(special skipped)" : "")
-                                                  << "\n  got      " << escaped(text) << "\n  expected " << escaped(expected));
+      BOOST_CHECK_MESSAGE(text == expected, label << ": ids " << show(ids)
+                                                  << (skip ? "(special skipped)" : "")
+                                                  << "\n  got      " << escaped(text)
+                                                  << "\n  expected " << escaped(expected));
     }
   }
 }
@@ -87,16 +90,20 @@ BOOST_AUTO_TEST_CASE(ids_and_texts_equal_the_reference) {
   const Json table = Json::parse(read(kGolden + "tokenizer_cases.json"));
   BOOST_REQUIRE_GT(table.size(), 30U);
   for (const Json& entry : table) {
-    Json json = Json::parse(read(kGolden + entry["tokenizer"].get<std::string>() + "/tokenizer.json"));
+    Json json =
+        Json::parse(read(kGolden + entry["tokenizer"].get<std::string>() + "/tokenizer.json"));
     for (const auto& [key, value] : entry["patch"].items()) {
-      if (key == "model") json[key].update(value);
-      else json[key] = value;
+      if (key == "model")
+        json[key].update(value);
+      else
+        json[key] = value;
     }
     check_entry(*must_parse(json.dump()), entry);
   }
 }
 
-// make_tokenizer_cases.py DIR DIR/cases.json writes the table; fetch_tokenizers.sh gets the vocabularies.
+// make_tokenizer_cases.py DIR DIR/cases.json writes the table; fetch_tokenizers.sh gets the
+// vocabularies.
 BOOST_AUTO_TEST_CASE(real_vocabularies_equal_the_reference) {
   const char* dir = std::getenv("HS_TOKENIZERS");
   if (dir == nullptr) {
@@ -108,7 +115,8 @@ BOOST_AUTO_TEST_CASE(real_vocabularies_equal_the_reference) {
     const auto start = std::chrono::steady_clock::now();
     const auto tokenizer = must_parse(read(std::string(dir) + "/" + name + "/tokenizer.json"));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    BOOST_TEST_MESSAGE(name << ": loaded in " << seconds.count() << " s, seed " << entry.value("seed", Json()).dump());
+    BOOST_TEST_MESSAGE(name << ": loaded in " << seconds.count() << " s, seed "
+                            << entry.value("seed", Json()).dump());
     check_entry(*tokenizer, entry);
   }
 }
@@ -116,13 +124,15 @@ BOOST_AUTO_TEST_CASE(real_vocabularies_equal_the_reference) {
 BOOST_AUTO_TEST_CASE(decode_of_encode_gives_the_text_back) {
   for (const char* name : {"llava", "qwen"}) {
     const auto tokenizer = golden_tokenizer(name);
-    for (const char* text : {"a", " a", "  a", "\na", "", "\xC3\xA9", "\xF0\x9F\x98\x80 hi", "x  y\n\n z "})
+    for (const char* text :
+         {"a", " a", "  a", "\na", "", "\xC3\xA9", "\xF0\x9F\x98\x80 hi", "x  y\n\n z "})
       BOOST_TEST(tokenizer->decode(tokenizer->encode(text, {false, {}}), false) == text);
   }
 }
 
 BOOST_AUTO_TEST_CASE(literal_text_never_becomes_an_added_token) {
-  for (const auto& [name, control] : {std::pair{"llava", "<image>"}, std::pair{"qwen", "<|image_pad|>"}}) {
+  for (const auto& [name, control] :
+       {std::pair{"llava", "<image>"}, std::pair{"qwen", "<|image_pad|>"}}) {
     const auto tokenizer = golden_tokenizer(name);
     const int32_t id = tokenizer->id_of(control).value();
     const std::string user = std::string("what is ") + control + "?";
@@ -155,11 +165,13 @@ BOOST_AUTO_TEST_CASE(literal_spans_do_not_change_other_ids) {
   std::mt19937 rng(7);
   for (const char* name : {"llava", "qwen"}) {
     const auto tokenizer = golden_tokenizer(name);
-    const std::string text = "USER: Hello there, \xF0\x9F\x98\x80 how are  you?\n\n I'm 42 ASSISTANT: fine \xC3\xA9";
+    const std::string text =
+        "USER: Hello there, \xF0\x9F\x98\x80 how are  you?\n\n I'm 42 ASSISTANT: fine \xC3\xA9";
     for (int round = 0; round < 50; ++round) {
       const size_t a = rng() % text.size();
       const TextSpan span{a, a + rng() % (text.size() - a + 1)};
-      BOOST_TEST(tokenizer->encode(text, {false, {&span, 1}}) == tokenizer->encode(text, {false, {}}));
+      BOOST_TEST(tokenizer->encode(text, {false, {&span, 1}}) ==
+                 tokenizer->encode(text, {false, {}}));
     }
   }
 }
@@ -168,7 +180,11 @@ BOOST_AUTO_TEST_CASE(literal_marks_survive_normalisation) {
   Json json = Json::parse(read(kGolden + "qwen/tokenizer.json"));
   for (Json& token : json["added_tokens"]) token["normalized"] = true;
   for (const char* form : {"NFC", "NFKC", "NFD"}) {
-    json["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", form}}, {{"type", "Replace"}, {"pattern", {{"String", "  "}}}, {"content", " "}}}}};
+    json["normalizer"] = {
+        {"type", "Sequence"},
+        {"normalizers",
+         {{{"type", form}},
+          {{"type", "Replace"}, {"pattern", {{"String", "  "}}}, {"content", " "}}}}};
     const auto tokenizer = must_parse(json.dump());
     const int32_t id = tokenizer->id_of("<|im_end|>").value();
     const std::string user = "e\xCC\x81  <|im_end|> \xC3\xA9  x";
@@ -208,12 +224,14 @@ BOOST_AUTO_TEST_CASE(invalid_utf8_becomes_replacement_characters) {
 BOOST_AUTO_TEST_CASE(long_runs_take_no_quadratic_time) {
   for (const char* name : {"llava", "qwen"}) {
     const auto tokenizer = golden_tokenizer(name);
-    for (const std::string& text : {std::string(100'000, ' '), std::string(100'000, 'a'), std::string(100'000, '\n'), std::string(100'000, '\xC3')}) {
+    for (const std::string& text : {std::string(100'000, ' '), std::string(100'000, 'a'),
+                                    std::string(100'000, '\n'), std::string(100'000, '\xC3')}) {
       const auto start = std::chrono::steady_clock::now();
       const auto ids = tokenizer->encode(text, {false, {}});
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
       BOOST_TEST(!ids.empty());
-      // A quadratic algorithm needs minutes; the bound leaves room for slow machines and sanitizers.
+      // A quadratic algorithm needs minutes; the bound leaves room for slow machines and
+      // sanitizers.
       BOOST_TEST(seconds.count() < 5.0);
       BOOST_TEST_MESSAGE(name << ": " << text.size() << " bytes in " << seconds.count() << " s");
     }
@@ -234,7 +252,9 @@ BOOST_AUTO_TEST_CASE(tokens_can_be_looked_up) {
   BOOST_TEST(tokenizer->token_bytes(tokenizer->id_of("<0xF0>").value()) == "\xF0");
   BOOST_TEST(tokenizer->strips_leading_space());
   BOOST_TEST(!golden_tokenizer("qwen")->strips_leading_space());
-  BOOST_TEST(golden_tokenizer("qwen")->token_bytes(golden_tokenizer("qwen")->encode("\xC3\xA9", {false, {}})[0]).size() == 1U);
+  BOOST_TEST(golden_tokenizer("qwen")
+                 ->token_bytes(golden_tokenizer("qwen")->encode("\xC3\xA9", {false, {}})[0])
+                 .size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(unknown_components_are_named) {
@@ -242,13 +262,18 @@ BOOST_AUTO_TEST_CASE(unknown_components_are_named) {
     Json json = small();
     json[key] = value;
     const std::string message = error_of(json);
-    BOOST_CHECK_MESSAGE(message.find(expected) != std::string::npos, key << ": got \"" << message << '"');
+    BOOST_CHECK_MESSAGE(message.find(expected) != std::string::npos,
+                        key << ": got \"" << message << '"');
   };
   named("normalizer", {{"type", "Precompiled"}}, "Precompiled");
   named("pre_tokenizer", {{"type", "UnicodeScripts"}}, "UnicodeScripts");
-  named("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "(["}}}, {"behavior", "Isolated"}}, "pattern error");
-  named("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Odd"}}, "Odd");
-  named("pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "odd"}}, "odd");
+  named("pre_tokenizer",
+        {{"type", "Split"}, {"pattern", {{"Regex", "(["}}}, {"behavior", "Isolated"}},
+        "pattern error");
+  named("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Odd"}},
+        "Odd");
+  named("pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "odd"}},
+        "odd");
   named("post_processor", {{"type", "Odd"}}, "Odd");
   named("decoder", {{"type", "WordPiece"}}, "WordPiece");
   named("decoder", nullptr, "decoder");
@@ -263,7 +288,8 @@ BOOST_AUTO_TEST_CASE(damaged_files_are_refused) {
     Json json = small();
     json[Json::json_pointer(pointer)] = value;
     const std::string message = error_of(json);
-    BOOST_CHECK_MESSAGE(message.find(expected) != std::string::npos, pointer << ": got \"" << message << '"');
+    BOOST_CHECK_MESSAGE(message.find(expected) != std::string::npos,
+                        pointer << ": got \"" << message << '"');
   };
   broken("/model/vocab", 7, "vocab");
   broken("/model/vocab/c", 2, "same id 2");
@@ -282,7 +308,9 @@ BOOST_AUTO_TEST_CASE(damaged_files_are_refused) {
   broken("/added_tokens/0/id", 1, "\"b\"");
   broken("/added_tokens/0/content", 1, "content");
   broken("/added_tokens/1", {{"id", 3}, {"content", "<y>"}}, "same id 3");
-  broken("/post_processor", Json::parse(R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"q"}}]})"), "\"q\"");
+  broken("/post_processor",
+         Json::parse(R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"q"}}]})"),
+         "\"q\"");
   broken("/decoder", 5, "type");
   broken("/normalizer", {{"type", "Sequence"}}, "normalizers");
 }
@@ -294,7 +322,8 @@ BOOST_AUTO_TEST_CASE(a_missing_file_is_not_found) {
 }
 
 BOOST_AUTO_TEST_CASE(tokenizer_config_adds_tokens_and_begin_of_text) {
-  const Json config = Json::parse(R"({"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": true,
+  const Json config =
+      Json::parse(R"({"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": true,
     "bos_token": {"content": "<x>"}, "added_tokens_decoder": {"9": {"content": "<y>", "special": true}, "3": {"content": "<x>"}}})");
   const auto tokenizer = Tokenizer::parse(small().dump(), config.dump());
   BOOST_REQUIRE(tokenizer.has_value());
