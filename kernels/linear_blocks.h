@@ -115,7 +115,7 @@ static void stream_panels_of(const LinearParams& params, const typename W::X* x,
 // n_rows <= kTileRows.
 template <typename W>
 static void linear_stream(const LinearParams& params, Team& team) {
-  using X = typename W::X;
+  using X = W::X;
   const WeightLayout layout{W::kDType, params.weight.out_dim, params.weight.in_dim};
   const int64_t n_x = ceil_div(params.weight.in_dim, W::kKPerX);
   const X* x = nullptr;
@@ -206,8 +206,8 @@ static BlockPlan plan_blocks(int64_t n_rows, int64_t n_panels, int64_t n_x, int6
 template <typename W>
 struct Block {
   const BlockPlan* plan = nullptr;
-  const typename W::X* packed = nullptr;  // all of x
-  const std::byte* w = nullptr;           // the block's first panel
+  const W::X* packed = nullptr;  // all of x
+  const std::byte* w = nullptr;  // the block's first panel
   int64_t panel_bytes = 0;
   int64_t first_tile = 0;
   int64_t end_tile = 0;
@@ -340,7 +340,7 @@ static void linear_blocked(const LinearParams& params, Team& team) {
   const size_t packed_bytes =
       static_cast<size_t>(ceil_div(plan.packed_elements(), 16)) * 16 * sizeof(typename W::X);
   std::byte* const shared = team.scratch(0, packed_bytes + sums_bytes);
-  auto* const packed = reinterpret_cast<typename W::X*>(shared);
+  auto* const packed = reinterpret_cast<W::X*>(shared);
   pack_x<W>(params, plan, packed, team);
   const auto work = [&](int64_t item, int worker) {
     const int64_t first_tile = item % plan.n_tile_blocks * plan.block_tiles;

@@ -68,8 +68,7 @@ struct Bf16Weights {
 
 template <typename W>
 struct TileArgs {
-  const typename W::X* x =
-      nullptr;                   // (n_x, R): the rows' elements side by side, one stream to read
+  const W::X* x = nullptr;       // (n_x, R): the rows' elements side by side, one stream to read
   int64_t n_x = 0;               // elements of x in this chunk of k
   const std::byte* w = nullptr;  // the chunk's first step in the first panel
   int64_t panel_bytes = 0;       // from one panel to the next

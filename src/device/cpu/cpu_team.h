@@ -17,13 +17,16 @@
 
 namespace hs {
 
+// Default initializers even where the type has one: GCC warns of designated initializers that leave
+// such a member out. NOLINTBEGIN(readability-redundant-member-init)
 struct CpuTeamOptions {
   int threads = 1;  // >= 1, the caller of run() included
-  std::vector<int> cores =
-      {};            // worker i is pinned to cores[i]; empty: not pinned. cores[0] is the
-                     // caller's, whose own thread is left alone: pin_this_thread() does it
-  std::string name;  // of the threads, for people; at most 11 characters are shown
+  // Worker i is pinned to cores[i]; empty: not pinned. cores[0] is the caller's, whose own thread
+  // is left alone: pin_this_thread() does it.
+  std::vector<int> cores = {};
+  std::string name = {};  // of the threads, for people; at most 11 characters are shown
 };
+// NOLINTEND(readability-redundant-member-init)
 
 class CpuTeam final : public Team {
  public:
