@@ -14,20 +14,22 @@ namespace hs {
 
 namespace {
 
-// tokenizer_config.json's bos_token: a string, or an object with its content; "" when there is
-// none.
+// bos_token of tokenizer_config.json or special_tokens_map.json: a string, or an object with its
+// content; "" when there is none.
 Result<std::string> read_bos_token(const std::filesystem::path& dir) {
-  const auto json = read_json_file(dir / "tokenizer_config.json");
-  if (!json) {
-    if (json.error().kind == ErrorKind::kNotFound) return std::string();
-    return std::unexpected(json.error());
+  for (const std::string name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const auto json = read_json_file(dir / name);
+    if (!json && json.error().kind == ErrorKind::kNotFound) continue;
+    if (!json) return std::unexpected(json.error());
+    std::optional<Error> error;
+    FieldReader reader(name, *json, error);
+    std::string token = reader.is_object("bos_token")
+                            ? reader.child("bos_token").text("content", "")
+                            : reader.text("bos_token", "");
+    if (error) return std::unexpected(std::move(*error));
+    if (!token.empty()) return token;
   }
-  std::optional<Error> error;
-  FieldReader reader("tokenizer_config.json", *json, error);
-  std::string token = reader.is_object("bos_token") ? reader.child("bos_token").text("content", "")
-                                                    : reader.text("bos_token", "");
-  if (error) return std::unexpected(std::move(*error));
-  return token;
+  return std::string();
 }
 
 std::unexpected<Error> no_pictures() {

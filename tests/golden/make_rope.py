@@ -2,7 +2,7 @@
 
     python tests/golden/make_rope.py
 
-Packages: tests/golden/requirements.txt.
+Packages: tests/reference/requirements.txt.
 """
 
 import json

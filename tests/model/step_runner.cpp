@@ -1,6 +1,7 @@
 #include "step_runner.h"
 
 #include <algorithm>
+#include <random>
 
 #include "base/check.h"
 
@@ -37,8 +38,8 @@ void add_image_rows(const StepRunner::Sequence& sequence, int64_t first, int64_t
 StepRunner::StepRunner(Model& model, Device& device, int64_t n_blocks)
     : model_(&model), device_(&device), n_blocks_(n_blocks) {
   kv_ = must(device.allocate(model.spec.kv_block_bytes() * static_cast<size_t>(n_blocks)));
-  // 7 and n_blocks share no factor when n_blocks is a power of two, so every block comes up once.
-  for (int64_t i = 0; i < n_blocks; ++i) free_.push_back(static_cast<int32_t>(i * 7 % n_blocks));
+  for (int64_t i = 0; i < n_blocks; ++i) free_.push_back(static_cast<int32_t>(i));
+  std::shuffle(free_.begin(), free_.end(), std::mt19937(1));
 }
 
 StepRunner::Sequence StepRunner::start(Prompt prompt) {

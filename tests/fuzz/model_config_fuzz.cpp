@@ -1,0 +1,34 @@
+// Hostile bytes as each JSON file of a checkpoint: readers complain or give values that are safe to
+// compute with.
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "base/check.h"
+#include "model/clip_config.h"
+#include "model/generation_config.h"
+#include "model/json_fields.h"
+#include "model/llava.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto json = hs::parse_json_object(text, "fuzz");
+  if (!json) return 0;
+  std::optional<hs::Error> error;
+  hs::FieldReader reader("config.json", *json, error);
+  const hs::LlavaConfig config = hs::read_llava_config(reader);
+  if (!error) {
+    HS_CHECK_EQ(config.text.n_heads % config.text.n_kv_heads, 0);
+    HS_CHECK_GT(config.vision.n_patches(), 0);
+    HS_CHECK(!config.feature_depths.empty());
+    hs::rope_frequencies(config.text.rope, config.text.d_head, config.text.max_positions, 64);
+    hs::check_llava_processor(reader, config);
+    hs::read_clip_preprocessing(reader, config.vision);
+  }
+  std::optional<hs::Error> generation_error;
+  hs::FieldReader generation("generation_config.json", *json, generation_error);
+  hs::parse_generation_config(generation);
+  return 0;
+}
