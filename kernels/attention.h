@@ -1,7 +1,10 @@
-// Scaled dot-product attention: softmax(q k^T * scale) v, softmax and sums in float32 (online over blocks of keys).
+// Scaled dot-product attention: softmax(q k^T * scale) v, softmax and sums in float32 (online over
+// blocks of keys).
 //
-// Keys are visited in blocks that start at fixed positions of the sequence, so a token's result does not
-// depend on how its prompt was cut into chunks, nor on the rest of the batch.
+// d_head is a multiple of 4, at most 256. Keys are visited in blocks that start at fixed positions
+// of the sequence, and a row's sums have one fixed order, so a token's result has the same bits
+// however its prompt was cut into chunks, whatever else is in the batch, and for any team. Against
+// float64: within 3e-6 for values within +-2.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +14,8 @@
 
 namespace hs {
 
-// Causal attention of packed query chunks over the paged cache; covers prefill chunks and decode (1 query token).
+// Causal attention of packed query chunks over the paged cache; covers prefill chunks and decode (1
+// query token).
 struct PagedAttentionParams {
   const float* q = nullptr;  // (n_tokens, n_heads, d_head), rows q_stride apart
   const void* kv = nullptr;  // this layer's cache, already holding the new tokens
@@ -23,7 +27,7 @@ struct PagedAttentionParams {
   int64_t n_seqs = 0;
   int64_t q_stride = 0;  // in floats
   int32_t block_table_stride = 0;
-  int32_t n_heads = 0;   // a multiple of layout.n_kv_heads
+  int32_t n_heads = 0;  // a multiple of layout.n_kv_heads
   float scale = 0;
 };
 

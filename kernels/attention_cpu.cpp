@@ -1,3 +1,4 @@
+#include "base/check.h"
 #include "kernels/attention.h"
 #include "kernels/attention_tile.h"
 
@@ -7,7 +8,7 @@ namespace {
 // Keys are summed up in stretches of this many from the start of the sequence, and the stretches
 // merged in order; always, so that spreading one sequence over many workers does not change its
 // result.
-constexpr int64_t kStretch = 512;
+constexpr int64_t kStretch = 256;
 constexpr int64_t kSplitRowsMin =
     18;  // a tile of fewer rows is not worth making to keep workers busy
 constexpr int64_t kTilesPerWorker = 4;
@@ -298,6 +299,8 @@ void attend_packed(const PackedAttentionParams& p, int64_t segment, int64_t head
 }  // namespace
 
 void paged_attention_cpu(const PagedAttentionParams& params, Team& team) {
+  HS_CHECK(params.layout.d_head % 4 == 0 && params.layout.d_head <= kDHeadMax);
+  HS_CHECK(params.n_heads % params.layout.n_kv_heads == 0);
   if (params.layout.dtype == DType::kBF16) {
     run_paged<uint16_t>(params, team);
   } else {
@@ -306,6 +309,7 @@ void paged_attention_cpu(const PagedAttentionParams& params, Team& team) {
 }
 
 void packed_attention_cpu(const PackedAttentionParams& params, Team& team) {
+  HS_CHECK(params.d_head % 4 == 0 && params.d_head <= kDHeadMax);
   int64_t tiles_max = 0;
   for (int64_t s = 0; s < params.n_segments; ++s) {
     const int64_t tiles = segment_tiles(params, s);

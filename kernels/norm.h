@@ -1,4 +1,6 @@
-// RMSNorm and LayerNorm over the last dimension, sums in float32.
+// RMSNorm and LayerNorm over the last dimension. Sums in float32, in a fixed number of partial
+// sums, so a row's result depends on the row alone; against float64 within 4e-6 for results within
+// +-8. Variance from the mean (two passes).
 //   rms:   y = x / sqrt(mean(x^2) + eps) * weight
 //   layer: y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias
 #pragma once

@@ -1,3 +1,4 @@
+#include "base/check.h"
 #include "kernels/rope.h"
 #include "kernels/row_work.h"
 #include "kernels/simd_math.h"
@@ -85,6 +86,7 @@ void rope_append_token(const RopeAppendParams& p, int64_t token) {
 }  // namespace
 
 void rope_append_cpu(const RopeAppendParams& params, Team& team) {
+  HS_CHECK(params.layout.d_head % 2 == 0 && params.layout.d_head <= 2 * kHalfHeadMax);
   const int64_t row = int64_t{params.n_heads + 2 * params.layout.n_kv_heads} * params.layout.d_head;
   run_rows(team, params.n_tokens, row, [&](int64_t first, int64_t last) {
     for (int64_t token = first; token < last; ++token) rope_append_token(params, token);

@@ -31,6 +31,10 @@ struct Wanted {
 struct Bucket {
   uint64_t count = 0;
   uint64_t weight = 0;
+  [[gnu::always_inline]] void add(uint32_t w) {
+    count += w != 0;
+    weight += w;
+  }
   uint64_t amount(bool by_weight) const { return by_weight ? weight : count; }
 };
 
@@ -59,13 +63,15 @@ static void fill_buckets(const WeightedRow& row, Bucket* buckets) {
   for (int64_t i = 0; i < row.n; i += kLanes) {
     const int64_t n = row.n - i < kLanes ? row.n - i : kLanes;
     const bool full = n == kLanes;
-    const U32 weight = full ? load_u32_n(row.weight + i, kLanes) : load_u32_n(row.weight + i, n);
-    if (!any(weight != 0)) continue;
+    if (full && !any(load_u32_n(row.weight + i, kLanes) != 0)) continue;
     const I32 bucket = bucket_of(row, full ? load(row.x + i) : load_n(row.x + i, n));
-    for (int lane = 0; lane < n; ++lane) {
-      Bucket& b = buckets[bucket[lane]];
-      b.count += weight[lane] != 0;
-      b.weight += weight[lane];
+    int32_t at[kLanes];
+    std::memcpy(at, &bucket, sizeof at);
+    if (full) {
+#pragma GCC unroll 16
+      for (int lane = 0; lane < kLanes; ++lane) buckets[at[lane]].add(row.weight[i + lane]);
+    } else {
+      for (int64_t lane = 0; lane < n; ++lane) buckets[at[lane]].add(row.weight[i + lane]);
     }
   }
 }
