@@ -1,0 +1,47 @@
+// What all requests share: the model, the engine, workers, clock, metrics, log. Loop thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+
+#include "api/preparation.h"
+#include "api/served_model.h"
+#include "api/server_metrics.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/engine.h"
+#include "loop/worker_pool.h"
+#include "store/request_row.h"
+
+namespace hs {
+
+class ChatExchange;
+
+struct ApiCore {
+  ApiCore(WorkerPool& with_workers, const Clock& with_clock)
+      : workers(with_workers), clock(with_clock) {}
+
+  WorkerPool& workers;
+  const Clock& clock;
+  PreparationLimits limits;
+  std::function<void(RequestRow)> log_row;  // never blocks
+
+  // Set once the model is loaded. Workers share the model with the core.
+  std::shared_ptr<const ServedModel> model;
+  Engine* engine = nullptr;
+
+  ServerMetrics metrics;
+  std::set<std::shared_ptr<ChatExchange>> exchanges;  // unfinished
+  std::mt19937_64 random{std::random_device{}()};
+  std::set<std::string, std::less<>> warned_fields;  // unknown request fields, bounded
+
+  // 24 hexadecimal digits.
+  std::string new_id();
+};
+
+}  // namespace hs

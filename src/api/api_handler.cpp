@@ -1,0 +1,332 @@
+#include "api/api_handler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "api/chat_exchange.h"
+#include "api/errors.h"
+#include "api/json_writer.h"
+#include "api/request_checks.h"
+#include "api/tokenize.h"
+#include "api/version.h"
+
+namespace hs {
+namespace {
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+// Parts of OpenAI's API that this server knows of and does not have yet.
+constexpr std::string_view kNotYet[] = {"/v1/completions", "/v1/responses", "/v1/embeddings",
+                                        "/v1/messages"};
+
+bool is_get(std::string_view method) {
+  return method == "GET";
+}
+
+}  // namespace
+
+struct ApiHandler::Route {
+  std::string_view path;
+  std::string_view method;  // GET (and so HEAD) or POST
+  bool needs_model;         // 503 until it is loaded
+  bool logged;              // one row in the request log
+  void (ApiHandler::*answer)(Call);
+
+  std::string allow() const { return is_get(method) ? "GET, HEAD, OPTIONS" : "POST, OPTIONS"; }
+};
+
+const std::vector<ApiHandler::Route>& ApiHandler::routes() {
+  static const std::vector<Route> kRoutes = {
+      {"/v1/chat/completions", "POST", true, true, &ApiHandler::chat},
+      {"/v1/models", "GET", false, false, &ApiHandler::models},
+      {"/v1/models/{id}", "GET", false, false, &ApiHandler::model},
+      {"/tokenize", "POST", true, false, &ApiHandler::tokenize},
+      {"/detokenize", "POST", true, false, &ApiHandler::detokenize},
+      {"/health", "GET", false, false, &ApiHandler::health},
+      {"/ready", "GET", false, false, &ApiHandler::ready},
+      {"/version", "GET", false, false, &ApiHandler::version},
+      {"/metrics", "GET", false, false, &ApiHandler::metrics},
+  };
+  return kRoutes;
+}
+
+const ApiHandler::Route* ApiHandler::find_route(std::string_view path) {
+  const bool one_model = path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size();
+  const std::string_view name = one_model ? std::string_view("/v1/models/{id}") : path;
+  for (const Route& route : routes())
+    if (route.path == name) return &route;
+  return nullptr;
+}
+
+ApiHandler::ApiHandler(const Loop& loop, WorkerPool& workers, const Clock& clock,
+                       ApiOptions options)
+    : loop_(loop), options_(std::move(options)), core_(workers, clock) {
+  core_.limits = options_.limits;
+  core_.log_row = options_.log_row;
+}
+
+ApiHandler::~ApiHandler() = default;
+
+void ApiHandler::set_loading(std::string phase, int32_t percent) {
+  phase_ = std::move(phase);
+  percent_ = percent;
+}
+
+void ApiHandler::set_model(std::shared_ptr<const ServedModel> model, Engine& engine,
+                           double load_s) {
+  core_.model = std::move(model);
+  core_.engine = &engine;
+  load_s_ = load_s;
+}
+
+void ApiHandler::begin_drain() {
+  draining_ = true;
+}
+
+void ApiHandler::cancel_all(std::string_view why) {
+  const auto exchanges = core_.exchanges;  // the set shrinks meanwhile
+  for (const auto& exchange : exchanges)
+    exchange->cancel({ErrorKind::kUnavailable, std::string(why), "shutting_down", ""});
+}
+
+size_t ApiHandler::n_active() const {
+  return core_.exchanges.size();
+}
+
+void ApiHandler::tick() {
+  const auto exchanges = core_.exchanges;
+  for (const auto& exchange : exchanges) exchange->keep_alive(options_.keep_alive_ms * 1000);
+}
+
+Status ApiHandler::available() const {
+  if (draining_)
+    return fail(ErrorKind::kUnavailable, "The server is shutting down.", "shutting_down");
+  if (core_.engine == nullptr)
+    return fail(ErrorKind::kUnavailable,
+                fmt::format("The model is loading ({}, {} %).", phase_, percent_), "model_loading");
+  return {};
+}
+
+std::string ApiHandler::request_id_of(const HttpRequest& request) {
+  const std::string_view own = usable_request_id(request.header("x-request-id"));
+  return own.empty() ? "req-" + core_.new_id() : std::string(own);
+}
+
+std::optional<HttpResponse> ApiHandler::check_head(const HttpRequest& head) {
+  const Route* route = find_route(head.path);
+  std::optional<HttpResponse> refusal = refuse(head, route);
+  if (!refusal) return {};
+  const std::string id = request_id_of(head);
+  if (refusal->status == 503) core_.metrics.on_refused();
+  if (route != nullptr && route->logged && refusal->status >= 400)
+    log_refusal(head, id, refusal->status,
+                refusal->status == 503   ? available().error().code
+                : refusal->status == 415 ? "unsupported_media_type"
+                : refusal->status == 405 ? "method_not_allowed"
+                                         : "host_not_allowed");
+  refusal->headers.push_back({"X-Request-Id", id});
+  return refusal;
+}
+
+std::optional<HttpResponse> ApiHandler::refuse(const HttpRequest& head, const Route* route) const {
+  const std::string_view host = head.header("host");
+  if (options_.loopback_only && !host.empty() && !is_loopback_host(host))
+    return error_response(
+        {ErrorKind::kInvalidArgument,
+         "This server answers only under the names localhost, 127.0.0.1 and [::1].",
+         "host_not_allowed", ""});
+  if (route == nullptr) {
+    if (serve_static(options_.pages, head)) return {};
+    return unknown_path(head);
+  }
+  if (head.method == "OPTIONS") return HttpResponse{204, {{"Allow", route->allow()}}, ""};
+  if (head.method != route->method) {
+    HttpResponse response = error_response({ErrorKind::kInvalidArgument,
+                                            fmt::format("This path takes {}.", route->allow()),
+                                            "method_not_allowed", ""});
+    response.headers.push_back({"Allow", route->allow()});
+    return response;
+  }
+  if (route->method == "POST" && !is_json_content_type(head.header("content-type")))
+    return error_response({ErrorKind::kInvalidArgument,
+                           "The body's Content-Type must be application/json.",
+                           "unsupported_media_type", ""});
+  if (route->needs_model)
+    if (const Status status = available(); !status) return error_response(status.error());
+  return {};
+}
+
+HttpResponse ApiHandler::unknown_path(const HttpRequest& head) const {
+  const bool not_yet = std::ranges::find(kNotYet, head.path) != std::end(kNotYet);
+  return error_response({ErrorKind::kNotFound,
+                         not_yet ? fmt::format("{} is not supported yet.", head.path)
+                                 : "There is nothing at this path.",
+                         not_yet ? "not_supported" : "unknown_url", ""});
+}
+
+void ApiHandler::log_refusal(const HttpRequest& head, const std::string& request_id, int status,
+                             std::string code) {
+  if (!options_.log_row) return;
+  RequestRow row;
+  row.id = request_id;
+  row.ts_ms = core_.clock.unix_ms();
+  row.endpoint = head.path;
+  row.client = head.peer.substr(0, head.peer.rfind(':'));
+  row.status = status;
+  row.error_code = std::move(code);
+  row.total_us = 0;
+  options_.log_row(std::move(row));
+}
+
+void ApiHandler::handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
+  Call call{std::move(request), "", std::move(writer)};
+  call.request_id = request_id_of(call.request);
+  const Route* route = find_route(call.request.path);
+  // The state may have changed while the body came.
+  if (auto refusal = refuse(call.request, route)) {
+    if (route != nullptr && route->logged)
+      log_refusal(call.request, call.request_id, refusal->status,
+                  available() ? "" : available().error().code);
+    return reply(call, *std::move(refusal));
+  }
+  if (route != nullptr) return (this->*route->answer)(std::move(call));
+  if (auto page = serve_static(options_.pages, call.request)) return reply(call, *std::move(page));
+  reply(call, unknown_path(call.request));
+}
+
+void ApiHandler::reply(const Call& call, HttpResponse response) const {
+  response.headers.push_back({"X-Request-Id", call.request_id});
+  call.writer->send(std::move(response));
+}
+
+HttpResponse ApiHandler::protocol_error(int status, std::string_view message) {
+  Error error{ErrorKind::kInvalidArgument, std::string(message), "bad_request", ""};
+  if (status == 413) error.code = "request_too_large";
+  if (status == 503) error.code = "overloaded";
+  if (status == 408) error.code = "request_timeout";
+  return error_response(status, error);
+}
+
+void ApiHandler::on_response_done(std::string_view method, std::string_view path, int status,
+                                  int64_t duration_us) {
+  static constexpr std::string_view kMethods[] = {"GET", "HEAD",   "POST", "OPTIONS",
+                                                  "PUT", "DELETE", "PATCH"};
+  const Route* route = find_route(path);
+  const bool known = std::ranges::find(kMethods, method) != std::end(kMethods);
+  // Labels come from our own tables, so that clients cannot make series without end.
+  core_.metrics.on_http(known ? method : "other", route != nullptr ? route->path : "other", status,
+                        static_cast<double>(duration_us) * 1e-6);
+}
+
+void ApiHandler::chat(Call call) {
+  ChatExchange::begin(core_, std::move(call.request), std::move(call.request_id),
+                      std::move(call.writer));
+}
+
+void ApiHandler::tokenize(Call call) {
+  run_job(std::move(call), answer_tokenize);
+}
+
+void ApiHandler::detokenize(Call call) {
+  run_job(std::move(call), answer_detokenize);
+}
+
+void ApiHandler::run_job(Call call, HttpResponse (*answer)(const PreparationInput&)) {
+  struct Job {
+    std::string body;
+    std::shared_ptr<const ServedModel> model;
+    PreparationLimits limits;
+    std::atomic<bool> cancelled = false;
+    HttpResponse response;
+  };
+  auto job = std::make_shared<Job>();
+  job->body = std::move(call.request.body);
+  job->model = core_.model;
+  job->limits = core_.limits;
+  call.writer->on_client_gone([job] { job->cancelled.store(true, std::memory_order_relaxed); });
+  const Clock& clock = core_.clock;
+  auto shared_call = std::make_shared<Call>(std::move(call));
+  const auto submitted = core_.workers.submit(
+      [job, answer, &clock] {
+        job->response = answer({job->body, 0, *job->model, job->limits, clock, job->cancelled});
+      },
+      [this, job, shared_call](const Status& ran) {
+        reply(*shared_call, ran ? std::move(job->response) : error_response(ran.error()));
+      });
+  if (!submitted)
+    reply(*shared_call,
+          error_response({ErrorKind::kResourceExhausted,
+                          "Too many requests are waiting; try again shortly.", "queue_full", ""}));
+}
+
+void ApiHandler::models(Call call) {
+  std::string body = "{\"object\":\"list\",\"data\":[";
+  if (core_.model != nullptr)
+    for (const std::string& name : core_.model->names) {
+      if (body.back() == '}') body += ',';
+      body += model_json(*core_.model, name);
+    }
+  reply(call, json_response(200, body + "]}"));
+}
+
+void ApiHandler::model(Call call) {
+  const auto name =
+      percent_decoded(std::string_view(call.request.path).substr(kModelPrefix.size()));
+  if (!name) return reply(call, error_response(name.error()));
+  if (core_.model == nullptr) return reply(call, error_response(available().error()));
+  if (!core_.model->has_name(*name))
+    return reply(call, error_response(unknown_model(*core_.model)));
+  reply(call, json_response(200, model_json(*core_.model, *name)));
+}
+
+void ApiHandler::health(Call call) {
+  reply(call, json_response(200, "{\"status\":\"alive\"}"));
+}
+
+void ApiHandler::ready(Call call) {
+  const bool ready = available().has_value();
+  std::string body = "{\"status\":";
+  append_json_string(body, ready ? "ready" : draining_ ? "draining" : "loading");
+  body += ",\"phase\":";
+  append_json_string(body, ready ? "serving" : draining_ ? "draining" : phase_);
+  body += fmt::format(",\"percent\":{}}}", ready || draining_ ? 100 : percent_);
+  HttpResponse response = json_response(ready ? 200 : 503, std::move(body));
+  if (!ready) response.headers.push_back({"Retry-After", "1"});
+  reply(call, std::move(response));
+}
+
+void ApiHandler::version(Call call) {
+  std::string body = "{\"version\":";
+  append_json_string(body, hs::version());
+  reply(call, json_response(200, body + '}'));
+}
+
+void ApiHandler::metrics(Call call) {
+  ServerMetrics::Scrape scrape;
+  scrape.model_name = options_.served_names.front();
+  scrape.version = hs::version();
+  if (core_.engine != nullptr) scrape.engine = core_.engine->stats();
+  scrape.preparing = static_cast<int32_t>(core_.workers.n_jobs());
+  scrape.ready = available().has_value();
+  scrape.model_load_s = load_s_;
+  if (options_.log_rows_dropped) scrape.log_rows_dropped = options_.log_rows_dropped();
+  scrape.lag = &loop_.lag();
+  reply(call, {200,
+               {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
+               core_.metrics.text(scrape)});
+}
+
+std::string model_json(const ServedModel& model, std::string_view name) {
+  std::string out = "{\"id\":";
+  append_json_string(out, name);
+  out += fmt::format(
+      ",\"object\":\"model\",\"created\":{},\"owned_by\":\"heteroserve\",\"max_model_len\":{},"
+      "\"input_modalities\":[\"text\"{}]}}",
+      model.created_s, model.max_model_len, model.spec->has_vision ? ",\"image\"" : "");
+  return out;
+}
+
+}  // namespace hs

@@ -1,0 +1,101 @@
+// The HTTP API: routes, what each answers, and the life of the server around them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/api_core.h"
+#include "api/served_model.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "http/handler.h"
+#include "http/static_files.h"
+#include "loop/loop.h"
+#include "loop/worker_pool.h"
+#include "store/request_row.h"
+
+namespace hs {
+
+struct ApiOptions {
+  PreparationLimits limits;
+  std::vector<std::string> served_names;  // at least one; known before the model is loaded
+  bool loopback_only = true;              // bound to loopback: foreign Host headers are refused
+  int64_t keep_alive_ms = 10'000;         // silence on a stream before a comment is sent
+  std::span<const StaticFile> pages;
+  std::function<void(RequestRow)> log_row;     // never blocks
+  std::function<uint64_t()> log_rows_dropped;  // for /metrics
+};
+
+// Loop thread only. Everything given must outlive it.
+class ApiHandler final : public HttpHandler {
+ public:
+  ApiHandler(const Loop& loop, WorkerPool& workers, const Clock& clock, ApiOptions options);
+  ~ApiHandler() override;
+
+  // What /ready says until the model is there: "reading weights", 40.
+  void set_loading(std::string phase, int32_t percent);
+  void set_model(std::shared_ptr<const ServedModel> model, Engine& engine, double load_s);
+  // New requests get 503 from here on; those under way go on.
+  void begin_drain();
+  // Ends every request under way with an error.
+  void cancel_all(std::string_view why);
+  // Requests of POST /v1/chat/completions that are not answered completely.
+  size_t n_active() const;
+  // About once a second: comments on silent streams.
+  void tick();
+
+  std::optional<HttpResponse> check_head(const HttpRequest& head) override;
+  void handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) override;
+  HttpResponse protocol_error(int status, std::string_view message) override;
+  void on_response_done(std::string_view method, std::string_view path, int status,
+                        int64_t duration_us) override;
+
+ private:
+  using Writer = std::shared_ptr<ResponseWriter>;
+  struct Route;
+  struct Call {
+    HttpRequest request;
+    std::string request_id;
+    Writer writer;
+  };
+  static const std::vector<Route>& routes();
+  static const Route* find_route(std::string_view path);
+
+  std::optional<HttpResponse> refuse(const HttpRequest& head, const Route* route) const;
+  HttpResponse unknown_path(const HttpRequest& head) const;
+  Status available() const;
+  std::string request_id_of(const HttpRequest& request);
+  void reply(const Call& call, HttpResponse response) const;
+  void run_job(Call call, HttpResponse (*answer)(const PreparationInput&));
+  void log_refusal(const HttpRequest& head, const std::string& request_id, int status,
+                   std::string code);
+
+  void chat(Call call);
+  void models(Call call);
+  void model(Call call);
+  void tokenize(Call call);
+  void detokenize(Call call);
+  void health(Call call);
+  void ready(Call call);
+  void version(Call call);
+  void metrics(Call call);
+
+  const Loop& loop_;
+  const ApiOptions options_;
+  ApiCore core_;
+  std::string phase_ = "starting";
+  int32_t percent_ = 0;
+  bool draining_ = false;
+  double load_s_ = 0;
+};
+
+// One entry of /v1/models.
+std::string model_json(const ServedModel& model, std::string_view name);
+
+}  // namespace hs

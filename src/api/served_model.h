@@ -1,0 +1,30 @@
+// The model behind the API, as requests see it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "media/image.h"
+#include "model/model.h"
+
+namespace hs {
+
+// Immutable while requests are answered; any thread may read. What it points to outlives it.
+struct ServedModel {
+  std::vector<std::string> names;  // at least one; the first is the one that answers carry
+  const ModelSpec* spec = nullptr;
+  const PromptBuilder* prompts = nullptr;
+  int32_t max_model_len = 0;
+  int64_t created_s = 0;    // unix time of the load
+  std::string fingerprint;  // of program and weights, e.g. "fp_0123abcd"
+
+  bool has_name(std::string_view name) const;
+};
+
+// kNotFound "model_not_found", listing the names that are served.
+Error unknown_model(const ServedModel& model);
+
+}  // namespace hs

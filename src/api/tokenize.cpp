@@ -1,0 +1,125 @@
+#include "api/tokenize.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "api/chat_messages.h"
+#include "api/errors.h"
+#include "api/json_parser.h"
+#include "api/json_writer.h"
+#include "api/object_reader.h"
+
+namespace hs {
+namespace {
+
+using nlohmann::json;
+
+// The model is optional: there is one.
+void check_model(ObjectReader& body, const ServedModel& model) {
+  const std::string* name = body.string("model");
+  if (name != nullptr && !model.has_name(*name)) body.fail_with(unknown_model(model));
+}
+
+Result<json> parse_object(std::string_view text) {
+  auto parsed = parse_json(text);
+  if (parsed && !parsed->is_object())
+    return fail(ErrorKind::kInvalidArgument, "The body must be a JSON object.", "invalid_type");
+  return parsed;
+}
+
+Result<std::vector<int32_t>> tokens_of_chat(ObjectReader& body, const PreparationInput& input) {
+  ChatRequest request;
+  read_messages(body, input.limits.request, request.input, request.images);
+  request.input.add_generation_prompt = body.boolean("add_generation_prompt").value_or(true);
+  if (body.failed()) return std::unexpected(body.status().error());
+  ImageWork work;
+  auto prompt = build_prompt(request, input, work);
+  if (!prompt) return std::unexpected(prompt.error());
+  return std::move(prompt->token_ids);
+}
+
+Result<std::vector<int32_t>> tokens_of_text(ObjectReader& body, const PreparationInput& input) {
+  const std::string* text = body.string("prompt");
+  if (text == nullptr) text = body.string("content");
+  if (text == nullptr) body.fail_field("prompt", "'prompt' or 'messages' is missing.");
+  const bool add_special_tokens = body.boolean("add_special_tokens").value_or(true);
+  if (body.failed()) return std::unexpected(body.status().error());
+  auto prompt = input.model.prompts->completion(*text, add_special_tokens);
+  if (!prompt) return std::unexpected(prompt.error());
+  return std::move(prompt->token_ids);
+}
+
+std::string token_strings(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  std::string out = "[";
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i != 0) out += ',';
+    append_json_string(out, tokenizer.token(ids[i]));
+  }
+  return out + ']';
+}
+
+Result<std::string> tokenize(const PreparationInput& input) {
+  const auto parsed = parse_object(input.body);
+  if (!parsed) return std::unexpected(parsed.error());
+  ObjectReader body(*parsed, "");
+  check_model(body, input.model);
+  const bool with_strings = body.boolean("return_token_strs").value_or(false);
+  if (body.failed()) return std::unexpected(body.status().error());
+  const auto ids =
+      body.any("messages") != nullptr ? tokens_of_chat(body, input) : tokens_of_text(body, input);
+  if (!ids) return std::unexpected(ids.error());
+  return fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[{}],\"token_strs\":{}}}",
+                     ids->size(), input.model.max_model_len, fmt::join(*ids, ","),
+                     with_strings ? token_strings(input.model.prompts->tokenizer(), *ids) : "null");
+}
+
+Result<std::vector<int32_t>> read_tokens(ObjectReader& body, const Tokenizer& tokenizer) {
+  const json* list = body.any("tokens");
+  std::vector<int32_t> ids;
+  if (list == nullptr || !list->is_array())
+    body.fail_field("tokens", "'tokens' must be a list of token ids.");
+  if (body.failed()) return std::unexpected(body.status().error());
+  for (const json& value : *list) {
+    const bool fits = value.is_number_integer() && value >= 0 && value < tokenizer.size();
+    if (!fits) {
+      body.fail_field("tokens", fmt::format("'tokens' must hold token ids from 0 to {}.",
+                                            tokenizer.size() - 1));
+      return std::unexpected(body.status().error());
+    }
+    ids.push_back(value.get<int32_t>());
+  }
+  return ids;
+}
+
+Result<std::string> detokenize(const PreparationInput& input) {
+  const auto parsed = parse_object(input.body);
+  if (!parsed) return std::unexpected(parsed.error());
+  ObjectReader body(*parsed, "");
+  check_model(body, input.model);
+  const Tokenizer& tokenizer = input.model.prompts->tokenizer();
+  const auto ids = read_tokens(body, tokenizer);
+  if (!ids) return std::unexpected(ids.error());
+  std::string out = "{\"prompt\":";
+  append_json_string(out, tokenizer.decode(*ids, false));
+  return out + '}';
+}
+
+HttpResponse to_response(Result<std::string> body) {
+  return body ? json_response(200, *std::move(body)) : error_response(body.error());
+}
+
+}  // namespace
+
+HttpResponse answer_tokenize(const PreparationInput& input) {
+  return to_response(tokenize(input));
+}
+
+HttpResponse answer_detokenize(const PreparationInput& input) {
+  return to_response(detokenize(input));
+}
+
+}  // namespace hs

@@ -1,0 +1,9 @@
+#include "api/version.h"
+
+namespace hs {
+
+std::string_view version() {
+  return HETEROSERVE_VERSION;
+}
+
+}  // namespace hs
