@@ -1,0 +1,138 @@
+#include "app/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "api/version.h"
+#include "app/commands.h"
+#include "app/config.h"
+#include "app/exit_codes.h"
+#include "base/log.h"
+
+namespace hs {
+namespace {
+
+// What the flags of one run said.
+struct Parsed {
+  ConfigSources sources;
+  std::string file;  // --config
+  RunOptions run;
+  LogsOptions logs;
+};
+
+void add_settings(CLI::App& command, Parsed& parsed) {
+  command.add_option("--config", parsed.file, "Settings file (TOML); drop-ins beside it in conf.d")
+      ->type_name("FILE");
+  for (const Setting& setting : settings()) {
+    const std::string text = fmt::format("{} [{}] ({}, {})", setting.description,
+                                         *setting.default_text == '\0' ? "-" : setting.default_text,
+                                         setting.key, setting.environment);
+    command
+        .add_option_function<std::string>(
+            setting.flag,
+            [&parsed, &setting](const std::string& value) {
+              parsed.sources.flags[setting.flag] = value;
+            },
+            text)
+        ->type_name(setting.value_name);
+  }
+}
+
+void add_model(CLI::App& command, Parsed& parsed) {
+  command
+      .add_option_function<std::string>(
+          "MODEL", [&parsed](const std::string& value) { parsed.sources.flags["--model"] = value; },
+          "Checkpoint in Hugging Face layout")
+      ->type_name("DIR");
+}
+
+CLI::App* add_serve(CLI::App& app, Parsed& parsed) {
+  CLI::App* serve = app.add_subcommand("serve", "Serve a model over the OpenAI API");
+  add_model(*serve, parsed);
+  add_settings(*serve, parsed);
+  return serve;
+}
+
+CLI::App* add_run(CLI::App& app, Parsed& parsed) {
+  CLI::App* run = app.add_subcommand("run", "Answer one question, without a server");
+  add_model(*run, parsed);
+  run->add_option("QUESTION", parsed.run.question, "What to ask")->required();
+  run->add_option("--image", parsed.run.images, "A picture to ask about; may be repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->take_all();
+  run->add_option("--max-tokens", parsed.run.max_tokens, "Most tokens to answer with")
+      ->check(CLI::PositiveNumber);
+  run->add_option("--temperature", parsed.run.temperature, "0: the likeliest token each time")
+      ->check(CLI::Range(0.0F, 2.0F));
+  run->add_option("--seed", parsed.run.seed, "Seed of the sampling");
+  add_settings(*run, parsed);
+  return run;
+}
+
+CLI::App* add_logs(CLI::App& app, Parsed& parsed) {
+  CLI::App* logs = app.add_subcommand("logs", "List the request log, the newest last");
+  logs->add_option("--limit", parsed.logs.limit, "Most rows to list")->check(CLI::PositiveNumber);
+  logs->add_option("--name", parsed.logs.model, "Only requests for this model name");
+  logs->add_option("--id", parsed.logs.id, "Only the request with this X-Request-Id");
+  logs->add_option("--last", parsed.logs.last_minutes, "Only the last so many minutes")
+      ->check(CLI::PositiveNumber);
+  logs->add_flag("--failed", parsed.logs.failed_only, "Only requests with status 400 and above");
+  logs->add_flag("--json", parsed.logs.json, "One JSON object a line");
+  add_settings(*logs, parsed);
+  return logs;
+}
+
+int usage_error(const std::string& message) {
+  fmt::print(stderr, "heteroserve: {} (--help shows what there is)\n", message);
+  return kExitUsage;
+}
+
+}  // namespace
+
+int run_program(std::span<const std::string> arguments, std::span<const char* const> environment) {
+  Parsed parsed;
+  CLI::App app("Serves vision-language models over an OpenAI-compatible API.", "heteroserve");
+  app.set_version_flag("--version", fmt::format("heteroserve {}", version()));
+  const CLI::App* serve = add_serve(app, parsed);
+  const CLI::App* run = add_run(app, parsed);
+  const CLI::App* logs = add_logs(app, parsed);
+  CLI::App* config = app.add_subcommand("config", "Show or check the settings");
+  add_settings(*config, parsed);
+  std::string action = "show";
+  config->add_option("ACTION", action, "show or check")->check(CLI::IsMember({"show", "check"}));
+  const CLI::App* version = app.add_subcommand("version", "Print the version");
+
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(error.what());
+  }
+  if (version->parsed()) return version_command();
+  if (app.get_subcommands().empty())
+    return usage_error("name a sub-command: serve, run, logs, config or version");
+
+  parsed.sources.environment = [](const char* name) { return std::getenv(name); };
+  if (!parsed.file.empty()) parsed.sources.file = parsed.file;
+  const auto loaded = load_config(parsed.sources, environment);
+  if (!loaded) {
+    print_error(loaded.error());
+    return kExitConfig;
+  }
+  set_log_level(loaded->config.log_level);
+  if (serve->parsed()) return serve_command(loaded->config);
+  if (run->parsed()) return run_command(loaded->config, parsed.run);
+  if (logs->parsed()) return logs_command(loaded->config, parsed.logs);
+  return config_command(*loaded, action == "show");
+}
+
+}  // namespace hs

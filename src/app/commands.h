@@ -1,0 +1,41 @@
+// The sub-commands. Each returns the exit status; messages go to stderr, results to stdout.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/config.h"
+#include "base/status.h"
+
+namespace hs {
+
+int serve_command(const Config& config);
+
+struct RunOptions {
+  std::string question;
+  std::vector<std::string> images;  // files, before the question
+  int32_t max_tokens = 256;
+  float temperature = 0.0F;
+  uint64_t seed = 0;
+};
+int run_command(const Config& config, const RunOptions& options);
+
+struct LogsOptions {
+  int64_t limit = 20;
+  std::string model;  // "" = all
+  std::string id;     // X-Request-Id
+  bool failed_only = false;
+  double last_minutes = 0;  // 0 = since ever
+  bool json = false;
+};
+int logs_command(const Config& config, const LogsOptions& options);
+
+int config_command(const LoadedConfig& loaded, bool show);
+int version_command();
+
+// "heteroserve: message" on stderr.
+void print_error(const Error& error);
+
+}  // namespace hs

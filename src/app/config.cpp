@@ -1,0 +1,192 @@
+#include "app/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "app/toml_file.h"
+
+namespace hs {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnvironmentPrefix = "HETEROSERVE_";
+
+const Setting* find_by_key(std::string_view key) {
+  for (const Setting& setting : settings())
+    if (setting.key == key) return &setting;
+  return nullptr;
+}
+
+Status apply(const Setting& setting, const std::string& value, const std::string& origin,
+             LoadedConfig& loaded) {
+  if (const Status set = setting.set(loaded.config, value); !set)
+    return fail(ErrorKind::kInvalidArgument,
+                fmt::format("{} ({}): '{}' {}", setting.flag, origin, value, set.error().message));
+  loaded.values[setting.key] = {value, origin};
+  return {};
+}
+
+Status apply_file(const fs::path& path, LoadedConfig& loaded) {
+  const auto values = read_toml_settings(path);
+  if (!values) return std::unexpected(values.error());
+  for (const auto& [key, value] : *values) {
+    const Setting* setting = find_by_key(key);
+    if (setting == nullptr) {
+      std::vector<std::string> keys;
+      for (const Setting& known : settings()) keys.emplace_back(known.key);
+      return fail(ErrorKind::kInvalidArgument,
+                  fmt::format("{}: unknown key '{}'; did you mean '{}'?", path.string(), key,
+                              nearest(key, keys)));
+    }
+    if (const Status applied = apply(*setting, value, path.string(), loaded); !applied)
+      return applied;
+  }
+  return {};
+}
+
+// The file and its drop-ins, in the order in which they are applied.
+Result<std::vector<fs::path>> files_of(const ConfigSources& sources) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  const fs::path file = sources.file.value_or(sources.system_file);
+  if (fs::exists(file, error))
+    files.push_back(file);
+  else if (sources.file)
+    return fail(ErrorKind::kIo,
+                fmt::format("cannot read {}: there is no such file", file.string()));
+  std::vector<fs::path> drop_ins;
+  for (const auto& entry : fs::directory_iterator(file.parent_path() / "conf.d", error))
+    if (entry.path().extension() == ".toml") drop_ins.push_back(entry.path());
+  std::ranges::sort(drop_ins);
+  files.insert(files.end(), drop_ins.begin(), drop_ins.end());
+  return files;
+}
+
+Status check_environment_names(std::span<const char* const> names) {
+  // Two that are no settings: the file to read, and the instruction set (kernels/isa.h).
+  std::vector<std::string> known = {"HETEROSERVE_CONFIG", "HETEROSERVE_CPU_ISA"};
+  for (const Setting& setting : settings()) known.emplace_back(setting.environment);
+  for (const std::string_view entry : names) {
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (name.starts_with(kEnvironmentPrefix) && std::ranges::find(known, name) == known.end())
+      return fail(ErrorKind::kInvalidArgument,
+                  fmt::format("unknown environment variable {}; did you mean {}?", name,
+                              nearest(name, known)));
+  }
+  return {};
+}
+
+}  // namespace
+
+size_t Config::pictures_body_bytes() const {
+  if (images_max == 0) return 0;
+  // A picture travels as base64, 4 bytes for 3.
+  return static_cast<size_t>(images_max) * (image_bytes_max() / 3 * 4) + (size_t{64} << 10);
+}
+
+size_t Config::body_bytes_max() const {
+  if (max_body_mib > 0) return static_cast<size_t>(max_body_mib) << 20;
+  return std::max(pictures_body_bytes() + (size_t{1} << 20), size_t{64} << 20);
+}
+
+Result<LoadedConfig> load_config(const ConfigSources& sources,
+                                 std::span<const char* const> environment_names) {
+  LoadedConfig loaded;
+  for (const Setting& setting : settings())
+    loaded.values[setting.key] = {setting.default_text, "default"};
+  ConfigSources with_file = sources;
+  if (const char* file = sources.environment("HETEROSERVE_CONFIG");
+      file != nullptr && !sources.file)
+    with_file.file = file;
+  const auto files = files_of(with_file);
+  if (!files) return std::unexpected(files.error());
+  for (const fs::path& file : *files)
+    if (const Status applied = apply_file(file, loaded); !applied)
+      return std::unexpected(applied.error());
+  if (const Status names = check_environment_names(environment_names); !names)
+    return std::unexpected(names.error());
+  for (const Setting& setting : settings()) {
+    const char* value = sources.environment(setting.environment);
+    const auto flag = sources.flags.find(setting.flag);
+    Status applied;
+    if (flag != sources.flags.end())
+      applied = apply(setting, flag->second, "flag", loaded);
+    else if (value != nullptr)
+      applied = apply(setting, value, fmt::format("environment {}", setting.environment), loaded);
+    if (!applied) return std::unexpected(applied.error());
+  }
+  if (loaded.config.log_path.empty()) {
+    loaded.config.log_path = default_log_path(sources.environment);
+    loaded.values["log.path"].value = loaded.config.log_path;
+  }
+  if (const Status checked = check_config(loaded.config); !checked)
+    return std::unexpected(checked.error());
+  return loaded;
+}
+
+Status check_config(const Config& config) {
+  const auto refuse = [](std::string message) {
+    return fail(ErrorKind::kInvalidArgument, std::move(message));
+  };
+  const size_t needed = config.pictures_body_bytes();
+  if (config.body_bytes_max() < needed)
+    return refuse(fmt::format(
+        "--max-body-mib {} is too small for {} pictures of --max-image-mib {}: a body must hold "
+        "{} MiB",
+        config.max_body_mib, config.images_max, config.max_image_mib, (needed >> 20) + 1));
+  if (config.max_num_batched_tokens < config.max_num_seqs)
+    return refuse(fmt::format(
+        "--max-num-batched-tokens {} is below --max-num-seqs {}: a step could not hold one "
+        "token of each sequence",
+        config.max_num_batched_tokens, config.max_num_seqs));
+  const int64_t slots = int64_t{config.kv_blocks} * config.block_size;
+  if (config.kv_blocks > 0 && config.max_model_len > 0 && slots < config.max_model_len)
+    return refuse(fmt::format(
+        "--kv-blocks {} of --block-size {} hold {} tokens, fewer than --max-model-len {}",
+        config.kv_blocks, config.block_size, slots, config.max_model_len));
+  return {};
+}
+
+std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  std::string best;
+  size_t best_distance = SIZE_MAX;
+  for (const std::string& candidate : candidates) {
+    // One row of the edit-distance table (Levenshtein).
+    std::vector<size_t> row(candidate.size() + 1);
+    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j < row.size(); ++j) {
+        const size_t replaced = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string default_log_path(const std::function<const char*(const char*)>& environment) {
+  const auto variable = [&](const char* name) {
+    const char* value = environment(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (const std::string state = variable("STATE_DIRECTORY"); !state.empty())
+    return state.substr(0, state.find(':')) + "/requests.db";
+  if (const std::string state = variable("XDG_STATE_HOME"); !state.empty())
+    return state + "/heteroserve/requests.db";
+  if (const std::string home = variable("HOME"); !home.empty())
+    return home + "/.local/state/heteroserve/requests.db";
+  return "requests.db";
+}
+
+}  // namespace hs

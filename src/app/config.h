@@ -1,0 +1,91 @@
+// The program's settings: one table of them, read from flags, environment, files and defaults.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/log.h"
+#include "base/status.h"
+
+namespace hs {
+
+struct Config {
+  std::string model;  // checkpoint directory
+  std::string host = "127.0.0.1";
+  int32_t port = 8080;
+  int32_t shutdown_timeout_s = 60;
+  int32_t max_body_mib = 0;  // 0 = what the picture limits need
+  std::vector<std::string> served_model_names;
+  DType dtype = DType::kBF16;
+  int32_t max_model_len = 0;  // 0 = the model's
+  int32_t max_num_seqs = 64;
+  int32_t max_num_batched_tokens = 512;
+  int32_t block_size = 16;
+  int32_t kv_blocks = 0;  // 0 = as many as sequences can use, within a share of the memory
+  int32_t max_queue = 256;
+  int32_t threads = 0;  // 0 = one a core
+  int32_t images_max = 8;
+  int32_t max_image_mib = 20;
+  std::string log_path;  // "none" = no log
+  LogLevel log_level = LogLevel::kInfo;
+
+  size_t pictures_body_bytes() const;  // a body with all allowed pictures, at their largest
+  size_t body_bytes_max() const;
+  size_t image_bytes_max() const { return static_cast<size_t>(max_image_mib) << 20; }
+};
+
+// One row of the table.
+struct Setting {
+  const char* flag;         // "--max-num-seqs", vLLM's spelling where vLLM has it
+  const char* key;          // "engine.max_num_seqs" in TOML
+  const char* environment;  // "HETEROSERVE_MAX_NUM_SEQS"
+  const char* default_text;
+  const char* value_name;  // "N"
+  const char* description;
+  // Reads one value; the error says what is wrong with it, without naming the setting.
+  Status (*set)(Config& config, std::string_view value);
+};
+std::span<const Setting> settings();
+
+// Where a value came from, for `config show`.
+struct SettingValue {
+  std::string value;
+  std::string origin;  // "flag", "environment", a file's path, "default"
+};
+
+struct ConfigSources {
+  std::map<std::string, std::string, std::less<>> flags;  // by flag
+  std::function<const char*(const char*)> environment;    // getenv
+  std::optional<std::filesystem::path> file;  // --config; absent = the system's, if it is there
+  std::filesystem::path system_file = "/etc/heteroserve/heteroserve.toml";
+};
+
+struct LoadedConfig {
+  Config config;
+  std::map<std::string, SettingValue, std::less<>> values;  // by key
+};
+
+// Flag over environment over conf.d/*.toml beside the file, last name first, over the file over
+// default. Errors (kInvalidArgument, kIo) name the setting and where it was set; an unknown key or
+// HETEROSERVE_ variable is an error that names the nearest one.
+Result<LoadedConfig> load_config(const ConfigSources& sources,
+                                 std::span<const char* const> environment_names);
+
+// Limits that contradict each other.
+Status check_config(const Config& config);
+
+// The candidate with the smallest edit distance to `word`; "" without candidates.
+std::string nearest(std::string_view word, std::span<const std::string> candidates);
+
+// $STATE_DIRECTORY (of the service), else the user's state directory.
+std::string default_log_path(const std::function<const char*(const char*)>& environment);
+
+}  // namespace hs

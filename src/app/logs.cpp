@@ -1,0 +1,130 @@
+// `heteroserve logs`: finds rows of the request log.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <ranges>
+#include <string>
+#include <string_view>
+
+#include "api/json_writer.h"
+#include "app/commands.h"
+#include "app/exit_codes.h"
+#include "base/clock.h"
+#include "store/request_row.h"
+
+namespace hs {
+namespace {
+
+class JsonRow {
+ public:
+  void text(std::string_view name, std::string_view value) {
+    begin(name);
+    if (value.empty())
+      out_ += "null";
+    else
+      append_json_string(out_, value);
+  }
+  void number(std::string_view name, int64_t value) {
+    begin(name);
+    out_ += value < 0 ? "null" : std::to_string(value);
+  }
+  void flag(std::string_view name, bool value) {
+    begin(name);
+    out_ += value ? "true" : "false";
+  }
+  void json(std::string_view name, std::string_view value) {
+    begin(name);
+    out_ += value.empty() ? "null" : value;
+  }
+  std::string take() { return out_ + '}'; }
+
+ private:
+  void begin(std::string_view name) {
+    out_ += out_.empty() ? "{" : ",";
+    append_json_string(out_, name);
+    out_ += ':';
+  }
+  std::string out_;
+};
+
+std::string row_json(const RequestRow& row) {
+  JsonRow out;
+  out.text("id", row.id);
+  out.number("ts_ms", row.ts_ms);
+  out.text("endpoint", row.endpoint);
+  out.text("model", row.model);
+  out.text("client", row.client);
+  out.number("status", row.status);
+  out.text("error_code", row.error_code);
+  out.text("finish_reason", row.finish_reason);
+  out.flag("stream", row.stream);
+  out.number("n_images", row.n_images);
+  out.number("image_pixels", row.image_pixels);
+  out.number("prompt_tokens", row.prompt_tokens);
+  out.number("vision_tokens", row.vision_tokens);
+  out.number("cached_tokens", row.cached_tokens);
+  out.number("completion_tokens", row.completion_tokens);
+  out.number("queue_us", row.queue_us);
+  out.number("image_decode_us", row.image_decode_us);
+  out.number("encode_us", row.encode_us);
+  out.number("transfer_us", row.transfer_us);
+  out.number("prefill_us", row.prefill_us);
+  out.number("first_token_us", row.first_token_us);
+  out.number("decode_us", row.decode_us);
+  out.number("total_us", row.total_us);
+  out.number("bytes_in", row.bytes_in);
+  out.number("bytes_out", row.bytes_out);
+  out.text("cancelled_by", row.cancelled_by);
+  out.json("params", row.params_json);
+  return out.take();
+}
+
+std::string count_text(int64_t value) {
+  return value < 0 ? "-" : std::to_string(value);
+}
+
+std::string ms_text(int64_t us) {
+  return us < 0 ? "-" : fmt::format("{:.1f}", static_cast<double>(us) / 1000);
+}
+
+void print_table(const std::vector<RequestRow>& rows) {
+  fmt::print("{:<19}  {:>6}  {:<24}  {:>4}  {:>6}  {:>6}  {:>6}  {:>9}  {:>10}  {}\n", "TIME",
+             "STATUS", "MODEL", "IMGS", "PROMPT", "CACHED", "TOKENS", "FIRST ms", "TOTAL ms",
+             "RESULT");
+  for (const RequestRow& row : rows | std::views::reverse) {
+    const auto seconds = static_cast<std::time_t>(row.ts_ms / 1000);
+    fmt::print(
+        "{:%Y-%m-%d %H:%M:%S}  {:>6}  {:<24}  {:>4}  {:>6}  {:>6}  {:>6}  {:>9}  {:>10}  {}\n",
+        fmt::localtime(seconds), count_text(row.status), to_valid_utf8(row.model).substr(0, 24),
+        count_text(row.n_images), count_text(row.prompt_tokens), count_text(row.cached_tokens),
+        count_text(row.completion_tokens), ms_text(row.first_token_us), ms_text(row.total_us),
+        row.error_code.empty() ? row.finish_reason : row.error_code);
+  }
+}
+
+}  // namespace
+
+int logs_command(const Config& config, const LogsOptions& options) {
+  RequestFilter filter;
+  filter.limit = options.limit;
+  filter.model = options.model;
+  filter.id = options.id;
+  if (options.failed_only) filter.status_min = 400;
+  if (options.last_minutes > 0)
+    filter.since_ms = SystemClock().unix_ms() - static_cast<int64_t>(options.last_minutes * 60'000);
+  const auto rows = query_requests(config.log_path, filter);
+  if (!rows) {
+    print_error(rows.error());
+    return rows.error().kind == ErrorKind::kNotFound ? kExitUnavailable : kExitFailure;
+  }
+  if (options.json)
+    for (const RequestRow& row : *rows | std::views::reverse) fmt::print("{}\n", row_json(row));
+  else
+    print_table(*rows);
+  return kExitOk;
+}
+
+}  // namespace hs

@@ -1,0 +1,254 @@
+// `heteroserve serve`: binds first, so that /health and the page answer while the model loads.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "api/api_handler.h"
+#include "app/commands.h"
+#include "app/exit_codes.h"
+#include "app/served_engine.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/server.h"
+#include "http/static_files.h"
+#include "kernels/isa.h"
+#include "loop/async_wakeup.h"
+#include "loop/loop.h"
+#include "loop/signal_watcher.h"
+#include "loop/timer.h"
+#include "loop/worker_pool.h"
+#include "store/request_log.h"
+
+namespace hs {
+namespace {
+
+constexpr int64_t kTickMs = 1000;
+constexpr int64_t kAfterCancelMs = 2000;  // for what was cancelled to send its last event
+constexpr int64_t kIdleWaitMs = 2000;     // for lanes and workers to finish their work in hand
+constexpr int64_t kIdlePollMs = 5;
+constexpr int64_t kLogCloseMs = 2000;
+
+bool is_loopback_address(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+std::string served_name(const Config& config) {
+  if (!config.served_model_names.empty()) return config.served_model_names.front();
+  std::filesystem::path path = std::filesystem::path(config.model).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+bool is_no_log(const std::string& path) {
+  return path == "none" || path == "/dev/null";
+}
+
+Result<std::unique_ptr<RequestLog>> open_log(const Config& config, const Clock& clock) {
+  if (is_no_log(config.log_path)) return nullptr;
+  std::error_code error;
+  const auto folder = std::filesystem::path(config.log_path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  auto log = RequestLog::open(config.log_path, {}, clock);
+  if (!log)
+    return fail(log.error().kind,
+                fmt::format("{} (--log-path; none switches the log off)", log.error().message));
+  return log;
+}
+
+// The whole server. Members are destroyed last to first: no connection, request or job outlives
+// what it uses.
+class Server {
+ public:
+  explicit Server(const Config& config)
+      : config_(config), workers_(loop_, static_cast<size_t>(config.max_queue) + 1) {}
+
+  int run();
+
+ private:
+  Status start();
+  ApiOptions api_options();
+  void load();
+  void loaded(const Status& ran);
+  void on_signal(int number);
+  void stop(int exit_code);
+  void drain();
+  void wait_for_idle();
+  [[noreturn]] void leave_now(int exit_code);
+
+  struct Loading {
+    Config config;
+    std::optional<Result<std::unique_ptr<ServedEngine>>> result;
+  };
+
+  const Config& config_;
+  SystemClock clock_;
+  Loop loop_;
+  std::unique_ptr<RequestLog> log_;
+  std::unique_ptr<AsyncWakeup> wakeup_;
+  std::unique_ptr<ServedEngine> engine_;
+  WorkerPool workers_;
+  std::unique_ptr<ApiHandler> api_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<SignalWatcher> signals_;
+  std::unique_ptr<Timer> tick_;
+  std::unique_ptr<Timer> deadline_;
+  std::unique_ptr<Timer> idle_poll_;
+  bool stopping_ = false;
+  int exit_code_ = kExitOk;
+  int64_t idle_deadline_us_ = 0;
+};
+
+ApiOptions Server::api_options() {
+  ApiOptions options;
+  options.limits.request.images_max = config_.images_max;
+  options.limits.image_bytes_max = config_.image_bytes_max();
+  options.served_names = {served_name(config_)};
+  options.loopback_only = is_loopback_address(config_.host);
+  options.pages = web_assets();
+  if (log_ != nullptr) {
+    options.log_row = [this](RequestRow row) { log_->append(std::move(row)); };
+    options.log_rows_dropped = [this] {
+      const RequestLogStats stats = log_->stats();
+      return static_cast<uint64_t>(stats.dropped);
+    };
+  }
+  return options;
+}
+
+Status Server::start() {
+  auto log = open_log(config_, clock_);
+  if (!log) return std::unexpected(log.error());
+  log_ = *std::move(log);
+  wakeup_ = std::make_unique<AsyncWakeup>(loop_, [this] {
+    if (engine_ != nullptr) engine_->engine->poll();
+  });
+  api_ = std::make_unique<ApiHandler>(loop_, workers_, clock_, api_options());
+  HttpServerOptions http;
+  http.host = config_.host;
+  http.port = static_cast<uint16_t>(config_.port);
+  http.limits.body_bytes_max = config_.body_bytes_max();
+  http.limits.all_bodies_bytes_max =
+      std::max(http.limits.all_bodies_bytes_max, 2 * http.limits.body_bytes_max);
+  auto server = HttpServer::listen(loop_, *api_, http);
+  if (!server) return std::unexpected(server.error());
+  http_ = *std::move(server);
+  signals_ = std::make_unique<SignalWatcher>(loop_, std::initializer_list<int>{SIGTERM, SIGINT},
+                                             [this](int number) { on_signal(number); });
+  tick_ = std::make_unique<Timer>(loop_, [this] { api_->tick(); });
+  tick_->start(kTickMs, kTickMs);
+  deadline_ = std::make_unique<Timer>(loop_, [this] {
+    log_warning("shutdown time-out: {} requests are cancelled", api_->n_active());
+    api_->cancel_all("The server is shutting down.");
+  });
+  idle_poll_ = std::make_unique<Timer>(loop_, [this] { wait_for_idle(); });
+  return {};
+}
+
+int Server::run() {
+  if (const Status started = start(); !started) {
+    print_error(started.error());
+    return started.error().kind == ErrorKind::kIo ? kExitFailure : kExitConfig;
+  }
+  log_info("listening at http://{}, loading {}", http_->address(), config_.model);
+  load();
+  loop_.run();
+  if (workers_.n_jobs() > 0 || (engine_ != nullptr && !engine_->engine->idle()))
+    leave_now(exit_code_);
+  http_.reset();
+  if (log_ != nullptr)
+    if (const Status closed = log_->close(kLogCloseMs); !closed)
+      log_warning("request log: {}", closed.error().message);
+  return exit_code_;
+}
+
+void Server::load() {
+  api_->set_loading("loading the model", 0);
+  auto loading = std::make_shared<Loading>();
+  loading->config = config_;
+  const auto submitted = workers_.submit(
+      [loading, this] {
+        loading->result =
+            load_engine(loading->config, clock_, [wakeup = wakeup_.get()] { wakeup->send(); });
+      },
+      [loading, this](const Status& ran) {
+        if (!ran || !loading->result || !*loading->result) {
+          print_error(!ran ? ran.error() : loading->result->error());
+          return stop(kExitConfig);
+        }
+        engine_ = **std::move(loading->result);
+        loaded(ran);
+      });
+  if (!submitted) {
+    print_error(submitted.error());
+    stop(kExitFailure);
+  }
+}
+
+void Server::loaded(const Status&) {
+  if (stopping_) return;
+  api_->set_model(engine_->served, *engine_->engine, engine_->load_s);
+  fmt::print("ready: http://{} model={} dtype={} isa={} kv_blocks={} load={:.2f}s\n",
+             http_->address(), engine_->served->names.front(), dtype_name(config_.dtype),
+             isa_name(cpu_isa()), engine_->engine->config().kv_blocks, engine_->load_s);
+  std::fflush(stdout);
+}
+
+void Server::on_signal(int number) {
+  if (stopping_) {
+    log_warning("second signal: ending now");
+    leave_now(kExitFailure);
+  }
+  log_info("{}: {} requests under way may end within {} s", number == SIGINT ? "SIGINT" : "SIGTERM",
+           api_->n_active(), config_.shutdown_timeout_s);
+  stop(kExitOk);
+}
+
+void Server::stop(int exit_code) {
+  exit_code_ = std::max(exit_code_, exit_code);
+  if (stopping_) return;
+  stopping_ = true;
+  api_->begin_drain();
+  const int64_t timeout_ms = int64_t{config_.shutdown_timeout_s} * 1000;
+  deadline_->start(timeout_ms);
+  http_->drain(timeout_ms + kAfterCancelMs, [this] {
+    deadline_->stop();
+    idle_deadline_us_ = clock_.now_us() + kIdleWaitMs * 1000;
+    idle_poll_->start(0, kIdlePollMs);
+  });
+}
+
+void Server::wait_for_idle() {
+  const bool idle = api_->n_active() == 0 && workers_.n_jobs() == 0 &&
+                    (engine_ == nullptr || engine_->engine->idle());
+  if (!idle && clock_.now_us() < idle_deadline_us_) return;
+  idle_poll_->stop();
+  loop_.stop();
+}
+
+// Threads may still be at work on what destructors would free, so nothing is destroyed.
+void Server::leave_now(int exit_code) {
+  if (log_ != nullptr) static_cast<void>(log_->close(kLogCloseMs));
+  std::fflush(stdout);
+  std::_Exit(exit_code);
+}
+
+}  // namespace
+
+int serve_command(const Config& config) {
+  if (const Status path = check_model_path(config); !path) {
+    print_error(path.error());
+    return kExitConfig;
+  }
+  signal(SIGPIPE, SIG_IGN);
+  Server server(config);
+  return server.run();
+}
+
+}  // namespace hs

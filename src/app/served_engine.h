@@ -1,0 +1,39 @@
+// A device, a model on it and the engine that runs it: what `serve` and `run` share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "api/served_model.h"
+#include "app/config.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "model/model.h"
+
+namespace hs {
+
+struct ServedEngine {
+  std::unique_ptr<Device> device;
+  Model model;
+  std::unique_ptr<Engine> engine;  // stops its lanes before the model goes
+  std::shared_ptr<const ServedModel> served;
+  double load_s = 0;
+};
+
+// Reads the checkpoint and sizes all memory; any thread, seconds to minutes. `wake` as in
+// Engine::create; `clock` must outlive the result.
+Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Clock& clock,
+                                                  std::function<void()> wake);
+
+// Blocks of the KV cache when none are given: what max_num_seqs sequences of max_model_len can use,
+// but at most what `free_bytes` / 4 holds. kResourceExhausted when not even one such sequence fits.
+Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
+                                  size_t free_bytes);
+
+// A wrong path is found here, before anything is bound or loaded.
+Status check_model_path(const Config& config);
+
+}  // namespace hs

@@ -1,0 +1,130 @@
+// The table of settings, and how each value is read.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
+
+#include "app/config.h"
+
+namespace hs {
+namespace {
+
+Status invalid(std::string message) {
+  return fail(ErrorKind::kInvalidArgument, std::move(message));
+}
+
+template <int32_t Config::* Member, int32_t kMin, int32_t kMax>
+Status set_integer(Config& config, std::string_view value) {
+  int32_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || number < kMin || number > kMax)
+    return invalid(fmt::format("must be a whole number from {} to {}", kMin, kMax));
+  config.*Member = number;
+  return {};
+}
+
+template <std::string Config::* Member>
+Status set_text(Config& config, std::string_view value) {
+  config.*Member = value;
+  return {};
+}
+
+Status set_names(Config& config, std::string_view value) {
+  config.served_model_names.clear();
+  while (!value.empty()) {
+    const size_t comma = value.find(',');
+    const std::string_view name = value.substr(0, comma);
+    if (name.empty()) return invalid("holds an empty name");
+    config.served_model_names.emplace_back(name);
+    value = comma == std::string_view::npos ? "" : value.substr(comma + 1);
+  }
+  return {};
+}
+
+Status set_dtype(Config& config, std::string_view value) {
+  if (value == "auto" || value == "bfloat16")
+    config.dtype = DType::kBF16;
+  else if (value == "float32" || value == "float")
+    config.dtype = DType::kF32;
+  else
+    return invalid("must be auto, bfloat16 or float32");
+  return {};
+}
+
+Status set_images(Config& config, std::string_view value) {
+  constexpr std::string_view kPrefix = "image=";
+  if (!value.starts_with(kPrefix)) return invalid("must be image=N");
+  const Status set =
+      set_integer<&Config::images_max, 0, 1000>(config, value.substr(kPrefix.size()));
+  return set ? set : invalid("must be image=N with N from 0 to 1000");
+}
+
+Status set_log_level(Config& config, std::string_view value) {
+  if (value == "debug")
+    config.log_level = LogLevel::kDebug;
+  else if (value == "info")
+    config.log_level = LogLevel::kInfo;
+  else if (value == "warning")
+    config.log_level = LogLevel::kWarning;
+  else if (value == "error")
+    config.log_level = LogLevel::kError;
+  else
+    return invalid("must be debug, info, warning or error");
+  return {};
+}
+
+constexpr int32_t kMany = 1'000'000;
+
+constexpr Setting kSettings[] = {
+    {"--model", "model.path", "HETEROSERVE_MODEL", "", "DIR",
+     "Checkpoint in Hugging Face layout; may also be given without the flag",
+     set_text<&Config::model>},
+    {"--served-model-name", "model.served_model_name", "HETEROSERVE_SERVED_MODEL_NAME", "", "NAMES",
+     "Names clients may use, separated by commas; default: the directory's name", set_names},
+    {"--dtype", "model.dtype", "HETEROSERVE_DTYPE", "auto", "TYPE",
+     "How weights and KV cache are stored: auto, bfloat16 or float32", set_dtype},
+    {"--max-model-len", "model.max_model_len", "HETEROSERVE_MAX_MODEL_LEN", "0", "N",
+     "Tokens of prompt and answer together; 0: what the model has",
+     set_integer<&Config::max_model_len, 0, 100 * kMany>},
+    {"--host", "server.host", "HETEROSERVE_HOST", "127.0.0.1", "ADDRESS", "Address to listen at",
+     set_text<&Config::host>},
+    {"--port", "server.port", "HETEROSERVE_PORT", "8080", "N", "Port to listen at; 0: a free one",
+     set_integer<&Config::port, 0, 65535>},
+    {"--shutdown-timeout", "server.shutdown_timeout", "HETEROSERVE_SHUTDOWN_TIMEOUT", "60",
+     "SECONDS", "How long answers under way may take after SIGTERM",
+     set_integer<&Config::shutdown_timeout_s, 0, 86400>},
+    {"--max-body-mib", "server.max_body_mib", "HETEROSERVE_MAX_BODY_MIB", "0", "N",
+     "Largest request body; 0: what the picture limits need, at least 64",
+     set_integer<&Config::max_body_mib, 0, 65536>},
+    {"--limit-mm-per-prompt", "images.limit_mm_per_prompt", "HETEROSERVE_LIMIT_MM_PER_PROMPT",
+     "image=8", "image=N", "Pictures in one conversation", set_images},
+    {"--max-image-mib", "images.max_image_mib", "HETEROSERVE_MAX_IMAGE_MIB", "20", "N",
+     "Largest picture, compressed", set_integer<&Config::max_image_mib, 1, 1024>},
+    {"--max-num-seqs", "engine.max_num_seqs", "HETEROSERVE_MAX_NUM_SEQS", "64", "N",
+     "Sequences in one step", set_integer<&Config::max_num_seqs, 1, 65536>},
+    {"--max-num-batched-tokens", "engine.max_num_batched_tokens",
+     "HETEROSERVE_MAX_NUM_BATCHED_TOKENS", "512", "N", "Tokens in one step",
+     set_integer<&Config::max_num_batched_tokens, 1, kMany>},
+    {"--block-size", "engine.block_size", "HETEROSERVE_BLOCK_SIZE", "16", "N",
+     "Tokens in one block of the KV cache", set_integer<&Config::block_size, 1, 256>},
+    {"--kv-blocks", "engine.kv_blocks", "HETEROSERVE_KV_BLOCKS", "0", "N",
+     "Blocks of the KV cache; 0: as many as sequences can use, within a quarter of the free memory",
+     set_integer<&Config::kv_blocks, 0, 100 * kMany>},
+    {"--max-queue", "engine.max_queue", "HETEROSERVE_MAX_QUEUE", "256", "N",
+     "Requests that may wait; one more gets 503", set_integer<&Config::max_queue, 1, kMany>},
+    {"--threads", "engine.threads", "HETEROSERVE_THREADS", "0", "N",
+     "Threads that compute; 0: one a core", set_integer<&Config::threads, 0, 1024>},
+    {"--log-path", "log.path", "HETEROSERVE_LOG_PATH", "", "FILE",
+     "Request log (SQLite); none: no log; default: requests.db in the state directory",
+     set_text<&Config::log_path>},
+    {"--log-level", "log.level", "HETEROSERVE_LOG_LEVEL", "info", "LEVEL",
+     "Diagnostics on stderr: debug, info, warning or error", set_log_level},
+};
+
+}  // namespace
+
+std::span<const Setting> settings() {
+  return kSettings;
+}
+
+}  // namespace hs
