@@ -1,0 +1,245 @@
+// Proves that each field of a chat request is read, and that each wrong value is a clear error that
+// names the field: one table of bodies against the field at fault.
+#include <boost/test/unit_test.hpp>
+#include <string>
+#include <vector>
+
+#include "api/chat_request.h"
+
+namespace hs {
+namespace {
+
+// A request with `fields` after the two that must be there.
+Result<ChatRequest> parse(const std::string& fields) {
+  const std::string body = R"({"model":"m","messages":[{"role":"user","content":"hi"}])" +
+                           (fields.empty() ? "" : "," + fields) + "}";
+  return parse_chat_request(body, {});
+}
+
+Result<ChatRequest> parse_messages(const std::string& messages) {
+  return parse_chat_request(R"({"model":"m","messages":)" + messages + "}", {.images_max = 2});
+}
+
+struct Bad {
+  std::string text;
+  std::string param;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(chat_request_tests)
+
+BOOST_AUTO_TEST_CASE(every_field_arrives) {
+  const auto request = parse(
+      R"("temperature":0.5,"top_p":0.25,"min_p":0.125,"top_k":7,"seed":-3,"n":2,"stop":["a","b"],"max_tokens":9,)"
+      R"("logprobs":true,"top_logprobs":4,"ignore_eos":true,"skip_special_tokens":false,"stop_token_ids":[5],)"
+      R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"timings":true)");
+  BOOST_REQUIRE(request);
+  const SamplingFields& sampling = request->sampling;
+  BOOST_TEST(*sampling.temperature == 0.5F);
+  BOOST_TEST(*sampling.top_p == 0.25F);
+  BOOST_TEST(*sampling.min_p == 0.125F);
+  BOOST_TEST(*sampling.top_k == 7);
+  BOOST_TEST(*sampling.seed == static_cast<uint64_t>(-3));
+  BOOST_TEST(sampling.n == 2);
+  BOOST_TEST(sampling.stops == (std::vector<std::string>{"a", "b"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(*sampling.max_tokens == 9);
+  BOOST_TEST(sampling.n_logprobs == 4);
+  BOOST_TEST(sampling.ignore_eos);
+  BOOST_TEST(!sampling.skip_special_tokens);
+  BOOST_TEST(sampling.stop_token_ids == std::vector<int32_t>{5}, boost::test_tools::per_element());
+  BOOST_TEST(request->stream.stream);
+  BOOST_TEST(request->stream.include_usage);
+  BOOST_TEST(request->stream.continuous_usage);
+  BOOST_TEST(request->timings);
+}
+
+BOOST_AUTO_TEST_CASE(absent_and_null_fields_leave_the_defaults) {
+  for (const char* fields :
+       {"", R"("temperature":null,"max_tokens":null,"stop":null,"seed":null,"tools":null)"}) {
+    const auto request = parse(fields);
+    BOOST_REQUIRE(request);
+    BOOST_TEST(!request->sampling.temperature.has_value());
+    BOOST_TEST(!request->sampling.max_tokens.has_value());
+    BOOST_TEST(request->sampling.n == 1);
+    BOOST_TEST(request->sampling.n_logprobs == -1);
+    BOOST_TEST(request->sampling.stops.empty());
+    BOOST_TEST(!request->stream.stream);
+    BOOST_TEST(request->unknown_fields.empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(wrong_values_name_their_field) {
+  const std::vector<Bad> cases = {
+      {R"("temperature":-0.1)", "temperature"},
+      {R"("temperature":2.1)", "temperature"},
+      {R"("temperature":"1")", "temperature"},
+      {R"("top_p":1.5)", "top_p"},
+      {R"("min_p":-1)", "min_p"},
+      {R"("top_k":-2)", "top_k"},
+      {R"("top_k":1.5)", "top_k"},
+      {R"("seed":1.5)", "seed"},
+      {R"("seed":18446744073709551615)", "seed"},
+      {R"("n":0)", "n"},
+      {R"("n":17)", "n"},
+      {R"("max_tokens":0)", "max_tokens"},
+      {R"("max_tokens":-1)", "max_tokens"},
+      {R"("max_tokens":1.5)", "max_tokens"},
+      {R"("max_tokens":"5")", "max_tokens"},
+      {R"("max_completion_tokens":0)", "max_completion_tokens"},
+      {R"("stop":"")", "stop"},
+      {R"("stop":["a",""])", "stop"},
+      {R"("stop":[1])", "stop"},
+      {R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])",
+       "stop"},
+      {R"("stop_token_ids":[-5])", "stop_token_ids"},
+      {R"("stop_token_ids":[2147483648])", "stop_token_ids"},
+      {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
+      {R"("top_logprobs":2)", "top_logprobs"},
+      {R"("logprobs":1)", "logprobs"},
+      {R"("stream":"yes")", "stream"},
+      {R"("stream_options":{"include_usage":true})", "stream_options"},
+      {R"("stream":true,"stream_options":[])", "stream_options"},
+      {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
+      {R"("response_format":{"type":"json_object"})", "response_format"},
+      {R"("response_format":{"type":"xml"})", "response_format"},
+      {R"("response_format":"text")", "response_format"},
+      {R"("tools":[{"type":"function"}])", "tools"},
+      {R"("tool_choice":"required")", "tool_choice"},
+      {R"("functions":[])", "functions"},
+      {R"("function_call":"auto")", "function_call"},
+      {R"("frequency_penalty":0.5)", "frequency_penalty"},
+      {R"("presence_penalty":-1)", "presence_penalty"},
+      {R"("repetition_penalty":1.1)", "repetition_penalty"},
+      {R"("logit_bias":{"5":1})", "logit_bias"},
+      {R"("min_tokens":3)", "min_tokens"},
+      {R"("use_beam_search":true)", "use_beam_search"},
+      {R"("continue_final_message":true)", "continue_final_message"},
+      {R"("cache_salt":"x")", "cache_salt"},
+      {R"("modalities":["text","audio"])", "modalities"},
+  };
+  for (const Bad& bad : cases) {
+    const auto request = parse(bad.text);
+    BOOST_TEST_CONTEXT(bad.text) {
+      BOOST_REQUIRE(!request);
+      BOOST_TEST(request.error().param == bad.param);
+      BOOST_TEST(!request.error().code.empty());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(values_that_ask_for_nothing_are_accepted) {
+  for (
+      const char* fields :
+      {R"("frequency_penalty":0,"presence_penalty":0.0,"repetition_penalty":1,"logit_bias":{})",
+       R"("tools":[],"tool_choice":"auto")",
+       R"("tools":[{"type":"function"}],"tool_choice":"none")",
+       R"("response_format":{"type":"text"},"modalities":["text"])",
+       R"("stop":[],"top_k":-1,"top_p":0,"min_p":1)",
+       R"("user":"u","store":false,"metadata":{"a":"b"},"service_tier":"auto","reasoning_effort":"low")",
+       R"("n":1.0,"max_tokens":5.0,"top_k":1000000000000)"}) {
+    const auto request = parse(fields);
+    BOOST_TEST(request.has_value(), fields);
+    if (request) BOOST_TEST(request->unknown_fields.empty(), fields);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(max_completion_tokens_wins_and_large_numbers_are_clamped) {
+  BOOST_TEST(*parse(R"("max_tokens":50,"max_completion_tokens":3)")->sampling.max_tokens == 3);
+  BOOST_TEST(*parse(R"("max_tokens":3,"max_completion_tokens":50)")->sampling.max_tokens == 50);
+  BOOST_TEST(*parse(R"("max_tokens":1000000000000)")->sampling.max_tokens == INT32_MAX);
+}
+
+BOOST_AUTO_TEST_CASE(unknown_fields_are_listed_and_the_last_duplicate_counts) {
+  const auto request = parse(R"("frobnicate":1,"max_tokens":5,"max_tokens":6)");
+  BOOST_REQUIRE(request);
+  BOOST_TEST(request->unknown_fields == std::vector<std::string>{"frobnicate"},
+             boost::test_tools::per_element());
+  BOOST_TEST(*request->sampling.max_tokens == 6);
+}
+
+BOOST_AUTO_TEST_CASE(bodies_that_are_no_request) {
+  for (const char* body : {"[]", "null", "1", "\"x\""}) BOOST_TEST(!parse_chat_request(body, {}));
+  BOOST_TEST(parse_chat_request("{}", {}).error().param == "model");
+  BOOST_TEST(parse_chat_request(R"({"model":1})", {}).error().param == "model");
+  BOOST_TEST(parse_chat_request(R"({"model":"m"})", {}).error().param == "messages");
+}
+
+BOOST_AUTO_TEST_CASE(wrong_messages_name_their_place) {
+  const std::vector<Bad> cases = {
+      {R"([])", "messages"},
+      {R"(null)", "messages"},
+      {R"({})", "messages"},
+      {R"("hi")", "messages"},
+      {R"([null])", "messages[0]"},
+      {R"([{}])", "messages[0].role"},
+      {R"([{"role":"user"}])", "messages[0].content"},
+      {R"([{"role":"user","content":null}])", "messages[0].content"},
+      {R"([{"role":"user","content":[]}])", "messages[0].content"},
+      {R"([{"role":"user","content":5}])", "messages[0].content"},
+      {R"([{"role":"robot","content":"x"}])", "messages[0].role"},
+      {R"([{"role":"function","content":"x"}])", "messages[0].role"},
+      {R"([{"role":"user","content":"x"},{"role":"assistant","content":"y","tool_calls":[{}]}])",
+       "messages[1].tool_calls"},
+      {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
+      {R"([{"role":"user","content":[{"type":"input_audio"}]}])", "messages[0].content[0].type"},
+      {R"([{"role":"user","content":[{"text":"x"}]}])", "messages[0].content[0].type"},
+      {R"([{"role":"user","content":["x"]}])", "messages[0].content[0]"},
+      {R"([{"role":"user","content":[{"type":"image_url"}]}])", "messages[0].content[0].image_url"},
+      {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
+       "messages[0].content[0].image_url.url"},
+      {R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x","detail":"huge"}}]}])",
+       "messages[0].content[0].image_url.detail"},
+      {R"([{"role":"system","content":[{"type":"image_url","image_url":"x"}]}])",
+       "messages[0].content[0].type"},
+  };
+  for (const Bad& bad : cases) {
+    const auto request = parse_messages(bad.text);
+    BOOST_TEST_CONTEXT(bad.text) {
+      BOOST_REQUIRE(!request);
+      BOOST_TEST(request.error().param == bad.param);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(content_keeps_its_order_and_developer_is_system) {
+  const auto request = parse_messages(
+      R"([{"role":"developer","content":[{"type":"text","text":"A"},{"type":"text","text":"B"}]},)"
+      R"({"role":"user","content":[{"type":"text","text":"1"},{"type":"image_url","image_url":"data:a"},)"
+      R"({"type":"text","text":"2"},{"type":"image_url","image_url":{"url":"data:b","detail":"low"}}]},)"
+      R"({"role":"assistant","content":null},{"role":"user","content":""}])");
+  BOOST_REQUIRE(request);
+  const auto& messages = request->input.messages;
+  BOOST_REQUIRE(messages.size() == 4U);
+  BOOST_TEST(messages[0].role == "system");
+  BOOST_TEST(messages[0].parts[1].text == "B");
+  BOOST_REQUIRE(messages[1].parts.size() == 4U);
+  BOOST_TEST((messages[1].parts[1].kind == ChatPart::Kind::kImage));
+  BOOST_TEST(messages[1].parts[2].text == "2");
+  BOOST_TEST(messages[2].content_is_string);
+  BOOST_TEST(messages[3].parts[0].text.empty());
+  BOOST_REQUIRE(request->images.size() == 2U);
+  BOOST_TEST(request->images[0].url == "data:a");
+  BOOST_TEST(request->images[1].url == "data:b");
+  BOOST_TEST(request->images[1].param == "messages[1].content[3].image_url");
+}
+
+BOOST_AUTO_TEST_CASE(pictures_of_the_whole_conversation_count) {
+  const std::string picture = R"({"type":"image_url","image_url":"data:a"})";
+  const auto message = [&](const std::string& role, int n) {
+    std::string parts = picture;
+    for (int i = 1; i < n; ++i) parts += "," + picture;
+    return R"({"role":")" + role + R"(","content":[)" + parts + "]}";
+  };
+  BOOST_TEST(parse_messages("[" + message("user", 2) + "]").has_value());
+  const auto three = parse_messages("[" + message("user", 2) + "," + message("tool", 1) + "]");
+  BOOST_REQUIRE(!three);
+  BOOST_TEST(three.error().code == "too_many_images");
+  for (const char* word : {"3", "2", "limit_mm_per_prompt"})
+    BOOST_TEST(three.error().message.find(word) != std::string::npos, word);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace hs
