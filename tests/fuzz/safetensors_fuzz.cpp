@@ -1,4 +1,5 @@
-// Hostile bytes as a whole safetensors file: parsing never reads outside them, and what it accepts lies inside.
+// Hostile bytes as a whole safetensors file: parsing never reads outside them, and what it accepts
+// lies inside.
 #include <cstddef>
 #include <cstdint>
 #include <span>
