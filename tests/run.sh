@@ -42,7 +42,7 @@ if ! $cpp_only; then
   else
     start=$SECONDS
     report=$reports/end_to_end.xml
-    HETEROSERVE_BINARY=$PWD/$build/heteroserve build/venv/bin/python -m pytest -q --color=no -p no:cacheprovider \
+    SERVER_BINARY=$PWD/$build/heteroserve build/venv/bin/python -m pytest -q --color=no -p no:cacheprovider \
       --junit-xml="$report" -o junit_family=xunit1 tests/end_to_end >"$reports/end_to_end.log" 2>&1
     status=$?
     counts=$(python3 tests/support/count_junit.py "$report" 2>/dev/null) || counts="0 1"

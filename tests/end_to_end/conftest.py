@@ -14,7 +14,7 @@ import openai
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BINARY = Path(os.environ.get("HETEROSERVE_BINARY", ROOT / "build/release/heteroserve"))
+BINARY = Path(os.environ.get("SERVER_BINARY", ROOT / "build/release/heteroserve"))
 DEMO = ROOT / "models/demo/llava"
 PICTURES = ROOT / "models/demo/examples"
 
