@@ -6,6 +6,8 @@ target_include_directories(hs_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_
 target_compile_options(hs_options INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast
   $<$<BOOL:${HETEROSERVE_WERROR}>:-Werror>
+  # GCC 12 warns wrongly of std::string's own memcpy (its bug 105651) and of std::variant's unused members.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
   -ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -fno-math-errno)
 if(HETEROSERVE_SANITIZE)
   target_compile_options(hs_options INTERFACE -fsanitize=${HETEROSERVE_SANITIZE} -fno-omit-frame-pointer
