@@ -14,8 +14,9 @@ enum class Isa {
   kAmx,         // and AMX-TILE, AMX-BF16 that the kernel lets us use
 };
 
-// The best level this machine really runs (AMX is probed by asking the kernel and a guarded test, not by CPUID
-// alone), lowered by HETEROSERVE_CPU_ISA=baseline|avx2|avx512|avx512_bf16|amx. Found once, then constant.
+// The best level this machine really runs (AMX is probed by asking the kernel and a guarded test,
+// not by CPUID alone), lowered by HETEROSERVE_CPU_ISA=baseline|avx2|avx512|avx512_bf16|amx. Found
+// once, then constant.
 Isa cpu_isa();
 std::string_view isa_name(Isa isa);
 

@@ -1,5 +1,6 @@
 // Where a key or value vector stands in the paged KV cache of one layer.
-// Layout: [block][K|V][kv head][slot in block][d_head], so that one head's page is one contiguous run.
+// Layout: [block][K|V][kv head][slot in block][d_head], so that one head's page is one contiguous
+// run.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +17,7 @@ struct KvLayout {
   int32_t d_head = 0;
 
   // Elements from one block to the next.
-  constexpr int64_t block_stride() const {
-    return int64_t{2} * n_kv_heads * block_size * d_head;
-  }
+  constexpr int64_t block_stride() const { return int64_t{2} * n_kv_heads * block_size * d_head; }
   constexpr int64_t key_index(int64_t block, int32_t head, int32_t slot) const {
     return block * block_stride() + (int64_t{head} * block_size + slot) * d_head;
   }

@@ -1,9 +1,9 @@
 // Linear layer: y = epilogue(x * W^T + bias) (+ y).
 //
-// W is given as PyTorch stores it, (out_dim, in_dim) row-major, and packed once at load into the layout the CPU
-// kernels stream. Each output element is summed over in_dim in the same order whatever n_rows is, so
-// a row's result does not depend on the batch it is computed in (exact on baseline, AVX2 and AVX-512;
-// see linear_amx_cpu.cpp for what holds with AMX).
+// W is given as PyTorch stores it, (out_dim, in_dim) row-major, and packed once at load into the
+// layout the CPU kernels stream. Each output element is summed over in_dim in the same order
+// whatever n_rows is, so a row's result does not depend on the batch it is computed in (exact on
+// baseline, AVX2 and AVX-512; see linear_amx_cpu.cpp for what holds with AMX).
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,10 @@ struct PackedWeight {
 // Bytes a packed (out_dim, in_dim) weight takes; rows are padded to the panel width.
 size_t packed_weight_bytes(DType dtype, int64_t out_dim, int64_t in_dim);
 
-// Packs rows [first_row, first_row + n_rows) of a larger packed weight from src (n_rows, in_dim) row-major, so that
-// q, k and v (or gate and up) become one matrix. src_dtype: kF32, kF16 or kBF16. first_row and n_rows are free.
-// Padding rows beyond out_dim are zero once every row has been packed into zeroed memory.
+// Packs rows [first_row, first_row + n_rows) of a larger packed weight from src (n_rows, in_dim)
+// row-major, so that q, k and v (or gate and up) become one matrix. src_dtype: kF32, kF16 or kBF16.
+// first_row and n_rows are free. Padding rows beyond out_dim are zero once every row has been
+// packed into zeroed memory.
 void pack_weight_rows_cpu(void* packed, DType dtype, int64_t out_dim, int64_t in_dim,
                           int64_t first_row, int64_t n_rows, const void* src, DType src_dtype,
                           Team& team);

@@ -8,7 +8,8 @@
 
 namespace hs {
 
-// y[i] = table[ids[i]] converted to float32; an id of -1 leaves row i alone (an image row goes there).
+// y[i] = table[ids[i]] converted to float32; an id of -1 leaves row i alone (an image row goes
+// there).
 struct EmbedParams {
   const void* table = nullptr;  // (vocab, dim), kF32, kF16 or kBF16
   DType dtype = DType::kF32;

@@ -4,7 +4,7 @@
 # First the C++ test binaries (Boost.Test, one a folder), then the end-to-end tests, which start the real server and
 # talk to it with the real `openai` client in a virtual environment under build/.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 build=$1
 cpp_only=false
 [ "${2:-}" = --cpp-only ] && cpp_only=true

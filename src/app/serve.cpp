@@ -247,7 +247,8 @@ int serve_command(const Config& config) {
     return kExitConfig;
   }
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a failed write, not the end of the process
+  signal(SIGXFSZ,
+         SIG_IGN);  // a file that may not grow is a failed write, not the end of the process
   Server server(config);
   return server.run();
 }

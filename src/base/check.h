@@ -18,17 +18,18 @@ template <typename A, typename B>
 
 }  // namespace hs
 
-#define HS_CHECK(condition)                                                        \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]] ::hs::check_failed(__FILE__, __LINE__, #condition); \
+#define HS_CHECK(condition)                               \
+  do {                                                    \
+    if (!(condition)) [[unlikely]]                        \
+      ::hs::check_failed(__FILE__, __LINE__, #condition); \
   } while (false)
 
-#define HS_CHECK_OP(a, op, b)                                                            \
-  do {                                                                                   \
-    const auto& hs_a = (a);                                                              \
-    const auto& hs_b = (b);                                                              \
-    if (!(hs_a op hs_b)) [[unlikely]]                                                    \
-      ::hs::check_op_failed(__FILE__, __LINE__, #a " " #op " " #b, hs_a, hs_b);          \
+#define HS_CHECK_OP(a, op, b)                                                   \
+  do {                                                                          \
+    const auto& hs_a = (a);                                                     \
+    const auto& hs_b = (b);                                                     \
+    if (!(hs_a op hs_b)) [[unlikely]]                                           \
+      ::hs::check_op_failed(__FILE__, __LINE__, #a " " #op " " #b, hs_a, hs_b); \
   } while (false)
 #define HS_CHECK_EQ(a, b) HS_CHECK_OP(a, ==, b)
 #define HS_CHECK_LE(a, b) HS_CHECK_OP(a, <=, b)

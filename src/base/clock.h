@@ -1,4 +1,5 @@
-// Time is passed in: whoever needs it holds a Clock&, so that tests and the simulator set it by hand.
+// Time is passed in: whoever needs it holds a Clock&, so that tests and the simulator set it by
+// hand.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// A borrowed callable: no allocation, no ownership. The callable must outlive the call it is passed to.
+// A borrowed callable: no allocation, no ownership. The callable must outlive the call it is passed
+// to.
 #pragma once
 
 #include <type_traits>

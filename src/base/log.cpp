@@ -1,10 +1,10 @@
 #include "base/log.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <string>
-
-#include <unistd.h>
 
 namespace hs {
 namespace {
@@ -13,9 +13,13 @@ std::atomic<LogLevel> level_limit{LogLevel::kInfo};
 
 }  // namespace
 
-void set_log_level(LogLevel level) { level_limit = level; }
+void set_log_level(LogLevel level) {
+  level_limit = level;
+}
 
-bool log_enabled(LogLevel level) { return level <= level_limit.load(std::memory_order_relaxed); }
+bool log_enabled(LogLevel level) {
+  return level <= level_limit.load(std::memory_order_relaxed);
+}
 
 void log_line(LogLevel level, std::string_view text) {
   // systemd sets JOURNAL_STREAM when stderr is the journal, which reads a leading "<priority>".

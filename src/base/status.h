@@ -1,4 +1,5 @@
-// Expected failures as values: what a user, a file or a device may cause. Our own bugs are HS_CHECKs (base/check.h).
+// Expected failures as values: what a user, a file or a device may cause. Our own bugs are
+// HS_CHECKs (base/check.h).
 #pragma once
 
 #include <expected>

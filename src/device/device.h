@@ -1,7 +1,9 @@
-// A device as the rest of the program sees it: memory, copies, and the ops that models are written in.
+// A device as the rest of the program sees it: memory, copies, and the ops that models are written
+// in.
 //
-// Model code calls Ops and never indexes device memory itself. Calls on one Device execute in order; the CPU device
-// finishes each before it returns, a GPU enqueues it on the device's stream. One thread at a time (its lane's).
+// Model code calls Ops and never indexes device memory itself. Calls on one Device execute in
+// order; the CPU device finishes each before it returns, a GPU enqueues it on the device's stream.
+// One thread at a time (its lane's).
 #pragma once
 
 #include <cstddef>
@@ -66,7 +68,8 @@ class Buffer {
   void (*release_)(void*, size_t) = nullptr;
 };
 
-// A view of row-major activations on a device; the dtype is the device's activation dtype (float32 on the CPU).
+// A view of row-major activations on a device; the dtype is the device's activation dtype (float32
+// on the CPU).
 struct Matrix {
   void* data = nullptr;
   DType dtype = DType::kF32;
@@ -75,8 +78,9 @@ struct Matrix {
   int64_t stride = 0;  // elements from one row to the next
 
   Matrix row_range(int64_t first, int64_t n) const {
-    return {static_cast<std::byte*>(data) + static_cast<size_t>(first * stride) * dtype_bytes(dtype),
-            dtype, n, cols, stride};
+    return {
+        static_cast<std::byte*>(data) + static_cast<size_t>(first * stride) * dtype_bytes(dtype),
+        dtype, n, cols, stride};
   }
   Matrix col_range(int64_t first, int64_t n) const {
     return {static_cast<std::byte*>(data) + static_cast<size_t>(first) * dtype_bytes(dtype), dtype,
@@ -129,13 +133,15 @@ class Ops {
   virtual void layer_norm(Matrix x, Vector weight, Vector bias, float eps, Matrix y) = 0;
   // gate_up (n, 2 dim) -> y (n, dim)
   virtual void silu_mul(Matrix gate_up, Matrix y) = 0;
-  // Rotates q inside qkv (n, (n_heads + 2 n_kv) d_head), rotates k, and appends k and v to one layer's cache.
-  virtual void rope_append(Matrix qkv, const RopeTable& table, const AttentionBatch& batch, void* kv,
-                           const KvLayout& layout) = 0;
+  // Rotates q inside qkv (n, (n_heads + 2 n_kv) d_head), rotates k, and appends k and v to one
+  // layer's cache.
+  virtual void rope_append(Matrix qkv, const RopeTable& table, const AttentionBatch& batch,
+                           void* kv, const KvLayout& layout) = 0;
   // q (n, n_heads d_head), causal over the cache -> out (n, n_heads d_head)
   virtual void paged_attention(Matrix q, const void* kv, const KvLayout& layout,
                                const AttentionBatch& batch, float scale, Matrix out) = 0;
-  // qkv (n, 3 n_heads d_head): q, k, v; attends inside each segment of cu_seqlens (n_segments + 1, device memory).
+  // qkv (n, 3 n_heads d_head): q, k, v; attends inside each segment of cu_seqlens (n_segments + 1,
+  // device memory).
   virtual void packed_attention(Matrix qkv, const int32_t* cu_seqlens, int64_t n_segments,
                                 int32_t n_heads, float scale, Matrix out) = 0;
   // ids (y.rows); -1 leaves the row alone.

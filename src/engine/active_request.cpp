@@ -14,7 +14,8 @@ OutputRules output_rules(GenerateRequest& request, std::span<const int32_t> eos_
                     .n_logprobs = request.n_logprobs,
                     .skip_special_tokens = request.skip_special_tokens,
                     .continues_text = request.continues_text};
-  // An ignored end token is a token like any other: it is sampled, counted and shown if special tokens are.
+  // An ignored end token is a token like any other: it is sampled, counted and shown if special
+  // tokens are.
   if (!request.ignore_eos) {
     rules.stop_ids.insert(rules.stop_ids.end(), eos_ids.begin(), eos_ids.end());
   }
@@ -77,9 +78,8 @@ RequestTimings ActiveRequest::final_timings(int64_t now_us) const {
 }
 
 RequestUsage ActiveRequest::usage() const {
-  RequestUsage result{.prompt_tokens = n_prompt,
-                      .image_tokens = n_image_tokens,
-                      .cached_tokens = n_cached_tokens};
+  RequestUsage result{
+      .prompt_tokens = n_prompt, .image_tokens = n_image_tokens, .cached_tokens = n_cached_tokens};
   for (const ChoiceOutput& choice : choices) result.completion_tokens += choice.n_tokens();
   return result;
 }

@@ -1,4 +1,5 @@
-// A request on the engine's side: what the scheduler has no use for. Tensors, sampling, output, times, the sink.
+// A request on the engine's side: what the scheduler has no use for. Tensors, sampling, output,
+// times, the sink.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@ namespace hs {
 
 struct ActiveRequest {
   // Takes the request apart. `eos_ids` of the model; `max_tokens` as clamped by the scheduler.
-  ActiveRequest(RequestId request_id, GenerateRequest request, std::shared_ptr<RequestSink> its_sink,
-                const Tokenizer& tokenizer, std::span<const int32_t> eos_ids, int32_t max_tokens,
-                int64_t now_us);
+  ActiveRequest(RequestId request_id, GenerateRequest request,
+                std::shared_ptr<RequestSink> its_sink, const Tokenizer& tokenizer,
+                std::span<const int32_t> eos_ids, int32_t max_tokens, int64_t now_us);
   ActiveRequest(const ActiveRequest&) = delete;
   ActiveRequest& operator=(const ActiveRequest&) = delete;
 

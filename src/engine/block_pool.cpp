@@ -106,12 +106,13 @@ PrefixNode BlockPool::publish(BlockId block, PrefixNode parent, std::span<const 
 uint64_t BlockPool::hash_of(PrefixNode parent, std::span<const int32_t> tokens,
                             std::span<const ImagePart> images) {
   uint64_t h = mix(parent + 0x9e3779b97f4a7c15ULL);
-  for (const int32_t token : tokens) h = mix(h ^ static_cast<uint32_t>(token)) + 0x9e3779b97f4a7c15ULL;
+  for (const int32_t token : tokens)
+    h = mix(h ^ static_cast<uint32_t>(token)) + 0x9e3779b97f4a7c15ULL;
   for (const ImagePart& part : images) {
     h = mix(h ^ part.content_hash[0]);
     h = mix(h ^ part.content_hash[1]);
-    h = mix(h ^ (static_cast<uint64_t>(part.first_row) << 32 ^ static_cast<uint64_t>(part.offset) << 16 ^
-                 static_cast<uint64_t>(part.count)));
+    h = mix(h ^ (static_cast<uint64_t>(part.first_row) << 32 ^
+                 static_cast<uint64_t>(part.offset) << 16 ^ static_cast<uint64_t>(part.count)));
   }
   return h;
 }

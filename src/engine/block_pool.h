@@ -1,14 +1,16 @@
-// All blocks of the KV cache: who holds them, which are free, and which can be found again by their content.
+// All blocks of the KV cache: who holds them, which are free, and which can be found again by their
+// content.
 //
 // Numbers only: knows no device and no memory. Owned by the scheduler; the loop thread only.
 //
-// A block is in one of three places: held (reference count > 0), cached (nobody holds it, but its content can be
-// found; least recently released goes first), or free (nothing of use in it; freed last is reused last).
+// A block is in one of three places: held (reference count > 0), cached (nobody holds it, but its
+// content can be found; least recently released goes first), or free (nothing of use in it; freed
+// last is reused last).
 //
-// The prefix cache is a tree: a published block is a node, named by its parent node and its content. The content
-// (token ids, and for image placeholders the picture's hash and the rows of it) is compared in full, so no hash
-// collision can ever hand out a wrong block. Only full blocks are published, so no held block that is shared is ever
-// written to.
+// The prefix cache is a tree: a published block is a node, named by its parent node and its
+// content. The content (token ids, and for image placeholders the picture's hash and the rows of
+// it) is compared in full, so no hash collision can ever hand out a wrong block. Only full blocks
+// are published, so no held block that is shared is ever written to.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,8 @@ namespace hs {
 using BlockId = int32_t;
 constexpr BlockId kNoBlock = -1;
 
-// A published block. Never reused, so a child of an evicted parent can never be found under a new one.
+// A published block. Never reused, so a child of an evicted parent can never be found under a new
+// one.
 using PrefixNode = uint64_t;
 constexpr PrefixNode kPrefixRoot = 0;
 
@@ -49,8 +52,8 @@ class BlockPool {
   int32_t n_cached() const { return cached_.size; }  // findable and held by nobody
   int32_t ref_count(BlockId block) const;
 
-  // A block with one reference, or kNoBlock when all are held. Evicts the least recently released cached block
-  // when no free one is left.
+  // A block with one reference, or kNoBlock when all are held. Evicts the least recently released
+  // cached block when no free one is left.
   BlockId allocate();
   void add_ref(BlockId block);
   // The last reference gone, a published block stays findable; any other becomes free.
@@ -64,8 +67,9 @@ class BlockPool {
   // REQUIRES: tokens.size() == block_size().
   Found find(PrefixNode parent, std::span<const int32_t> tokens,
              std::span<const ImagePart> images) const;
-  // Makes a held, fully written block findable and returns its node. When the same content is already there the
-  // block stays private and the existing node is returned, so that a chain can go on from it.
+  // Makes a held, fully written block findable and returns its node. When the same content is
+  // already there the block stays private and the existing node is returned, so that a chain can go
+  // on from it.
   PrefixNode publish(BlockId block, PrefixNode parent, std::span<const int32_t> tokens,
                      std::span<const ImagePart> images);
   // The block can no longer be found (its content turned out bad). Whoever holds it still does.

@@ -9,9 +9,9 @@ namespace hs {
 
 ChoiceOutput::ChoiceOutput(const Tokenizer& tokenizer, const OutputRules& rules)
     : rules_(&rules),
-      detokenizer_(tokenizer, rules.skip_special_tokens,
-                   rules.continues_text ? Detokenizer::Start::kContinuation
-                                        : Detokenizer::Start::kNewText),
+      detokenizer_(
+          tokenizer, rules.skip_special_tokens,
+          rules.continues_text ? Detokenizer::Start::kContinuation : Detokenizer::Start::kNewText),
       matcher_(rules.stops) {}
 
 ChoiceOutput::Delta ChoiceOutput::push(const SampledToken& token) {
@@ -44,7 +44,8 @@ void ChoiceOutput::remember(const SampledToken& token) {
 void ChoiceOutput::take_text(std::string_view text, Delta& delta) {
   if (text.empty()) return;
   n_produced_ += text.size();
-  for (size_t i = pending_.size() - n_open_; i < pending_.size(); ++i) pending_[i].end = n_produced_;
+  for (size_t i = pending_.size() - n_open_; i < pending_.size(); ++i)
+    pending_[i].end = n_produced_;
   n_open_ = 0;
 
   StopMatcher::Output output = matcher_.push(text);

@@ -1,5 +1,5 @@
-// From the tokens of one choice to what its client gets: text that is certain, log-probabilities beside the text
-// they belong to, and the decision that the choice is complete.
+// From the tokens of one choice to what its client gets: text that is certain, log-probabilities
+// beside the text they belong to, and the decision that the choice is complete.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,15 @@ class ChoiceOutput {
 
   // `tokenizer` and `rules` must outlive this.
   ChoiceOutput(const Tokenizer& tokenizer, const OutputRules& rules);
-  // REQUIRES: not finished. A token that ends the choice by its id gives no text and no log-probability.
+  // REQUIRES: not finished. A token that ends the choice by its id gives no text and no
+  // log-probability.
   Delta push(const SampledToken& token);
   int32_t n_tokens() const { return n_tokens_; }
   bool finished() const { return finished_; }
 
  private:
-  // A token whose log-probability has not been sent: [begin, end) are its bytes in the text of the choice.
+  // A token whose log-probability has not been sent: [begin, end) are its bytes in the text of the
+  // choice.
   struct Pending {
     TokenLogprob logprob;
     size_t begin = 0;

@@ -1,13 +1,14 @@
-// Receive slots: the rows of the language device's embedding memory, who waits for what in them, and which pictures
-// can be used again.
+// Receive slots: the rows of the language device's embedding memory, who waits for what in them,
+// and which pictures can be used again.
 //
-// Numbers only: knows no device and no memory (embedding_transfer.h has those). Owned by the scheduler; the loop
-// thread only.
+// Numbers only: knows no device and no memory (embedding_transfer.h has those). Owned by the
+// scheduler; the loop thread only.
 //
-// A slot is reserved before its picture is encoded, so memory is bounded and a burst of pictures queues instead of
-// failing. Its states: reserved -> encoding -> (copying, between two devices) -> arrived -> released. A released slot
-// keeps its rows for the next request with the same picture until somebody needs the room (least recently released
-// goes first). A failed picture is dropped and never found again.
+// A slot is reserved before its picture is encoded, so memory is bounded and a burst of pictures
+// queues instead of failing. Its states: reserved -> encoding -> (copying, between two devices) ->
+// arrived -> released. A released slot keeps its rows for the next request with the same picture
+// until somebody needs the room (least recently released goes first). A failed picture is dropped
+// and never found again.
 #pragma once
 
 #include <cstddef>
@@ -45,9 +46,9 @@ class EmbeddingSlots {
 
   // The slot of this picture in any state, or kNoSlot. Takes no reference.
   SlotId find(const ImageKey& key) const;
-  // Reserves one slot a picture, in consecutive rows, each with one reference; releases unheld slots as needed.
-  // False when that would make no room either: then nothing has changed.
-  // REQUIRES: the keys differ from each other and none is found.
+  // Reserves one slot a picture, in consecutive rows, each with one reference; releases unheld
+  // slots as needed. False when that would make no room either: then nothing has changed. REQUIRES:
+  // the keys differ from each other and none is found.
   bool reserve(std::span<const ImageKey> keys, std::vector<SlotId>& slots);
   void add_ref(SlotId slot);
   void release(SlotId slot);
@@ -75,7 +76,8 @@ class EmbeddingSlots {
   };
   struct KeyHash {
     size_t operator()(const ImageKey& key) const {
-      return static_cast<size_t>(key.content_hash[0] ^ (key.content_hash[1] * 0x9e3779b97f4a7c15ULL) ^
+      return static_cast<size_t>(key.content_hash[0] ^
+                                 (key.content_hash[1] * 0x9e3779b97f4a7c15ULL) ^
                                  static_cast<uint64_t>(key.n_rows));
     }
   };
@@ -83,7 +85,8 @@ class EmbeddingSlots {
   Slot& at(SlotId slot);
   const Slot& at(SlotId slot) const;
   bool evictable(const Slot& slot) const;
-  // First row of the first gap that is large enough; with `after_eviction` as if all unheld slots were gone.
+  // First row of the first gap that is large enough; with `after_eviction` as if all unheld slots
+  // were gone.
   std::optional<int64_t> find_gap(int64_t n_rows, bool after_eviction) const;
   bool evict_one();
   void drop(SlotId slot);

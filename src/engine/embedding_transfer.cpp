@@ -1,9 +1,9 @@
 #include "engine/embedding_transfer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "base/check.h"
 
@@ -28,10 +28,14 @@ bool exponents_finite(std::span<const std::byte> values, Word exponent) {
 
 bool all_finite(std::span<const std::byte> values, DType dtype) {
   switch (dtype) {
-    case DType::kF32: return exponents_finite<uint32_t>(values, 0x7f800000U);
-    case DType::kBF16: return exponents_finite<uint16_t>(values, uint16_t{0x7f80});
-    case DType::kF16: return exponents_finite<uint16_t>(values, uint16_t{0x7c00});
-    default: break;
+    case DType::kF32:
+      return exponents_finite<uint32_t>(values, 0x7f800000U);
+    case DType::kBF16:
+      return exponents_finite<uint16_t>(values, uint16_t{0x7f80});
+    case DType::kF16:
+      return exponents_finite<uint16_t>(values, uint16_t{0x7c00});
+    default:
+      break;
   }
   HS_CHECK(false && "embeddings have a floating point format");
   return false;
@@ -50,12 +54,11 @@ Result<std::unique_ptr<EmbeddingTransfer>> EmbeddingTransfer::create(VisionModel
                                                                      Device& language_device,
                                                                      const Options& options) {
   if (vision_device.activation_dtype() != language_device.activation_dtype()) {
-    return fail(ErrorKind::kUnsupported,
-                fmt::format("embeddings are {} on {} but {} on {}",
-                            dtype_name(vision_device.activation_dtype()),
-                            to_string(vision_device.id()),
-                            dtype_name(language_device.activation_dtype()),
-                            to_string(language_device.id())));
+    return fail(ErrorKind::kUnsupported, fmt::format("embeddings are {} on {} but {} on {}",
+                                                     dtype_name(vision_device.activation_dtype()),
+                                                     to_string(vision_device.id()),
+                                                     dtype_name(language_device.activation_dtype()),
+                                                     to_string(language_device.id())));
   }
   std::unique_ptr<EmbeddingTransfer> transfer(
       new EmbeddingTransfer(vision, vision_device, language_device, options));
@@ -103,8 +106,7 @@ Result<bool> EmbeddingTransfer::finite_on_device(Matrix rows) {
   bool finite = true;
   for (int64_t first = 0; first < rows.rows && finite; first += kCheckRows) {
     const int64_t n = std::min(kCheckRows, rows.rows - first);
-    const std::span<std::byte> host =
-        std::span(host_).first(static_cast<size_t>(n) * row_bytes());
+    const std::span<std::byte> host = std::span(host_).first(static_cast<size_t>(n) * row_bytes());
     vision_device_.download(rows.row_range(first, n).data, host.data(), host.size());
     if (Status status = vision_device_.sync(); !status) return std::unexpected(status.error());
     finite = all_finite(host, dtype_);

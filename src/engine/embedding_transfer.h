@@ -1,9 +1,9 @@
-// The hand-over of image embeddings from the vision tower to the language model: the memory behind the receive slots
-// (embedding_slots.h), and the work of filling it.
+// The hand-over of image embeddings from the vision tower to the language model: the memory behind
+// the receive slots (embedding_slots.h), and the work of filling it.
 //
-// One device: the tower writes straight into the slots. Two devices: the tower writes to its own device, the rows go to
-// a transfer buffer in host memory (vision lane), and from there into the slots (language lane). All memory is
-// allocated at create().
+// One device: the tower writes straight into the slots. Two devices: the tower writes to its own
+// device, the rows go to a transfer buffer in host memory (vision lane), and from there into the
+// slots (language lane). All memory is allocated at create().
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class EmbeddingTransfer {
     int64_t max_encode_rows = 0;  // of one encode order
     int32_t n_buffers = 2;        // between two devices; not used on one
   };
-  // Everything must outlive the result. Errors: kUnsupported for devices with different activation formats, and
-  // what allocation says.
+  // Everything must outlive the result. Errors: kUnsupported for devices with different activation
+  // formats, and what allocation says.
   static Result<std::unique_ptr<EmbeddingTransfer>> create(VisionModel& vision,
                                                            Device& vision_device,
                                                            Device& language_device,
@@ -40,8 +40,9 @@ class EmbeddingTransfer {
   // A row of the slots' memory, on the language device. Any thread.
   const void* row(int64_t row) const { return slot_rows(row, 1).data; }
 
-  // Vision lane. Runs the tower over the order's pictures and leaves the rows in the slots (one device) or in
-  // transfer buffer order.buffer. outcomes: kFailed for each picture with a NaN or infinity among its embeddings.
+  // Vision lane. Runs the tower over the order's pictures and leaves the rows in the slots (one
+  // device) or in transfer buffer order.buffer. outcomes: kFailed for each picture with a NaN or
+  // infinity among its embeddings.
   Status encode(const EncodeOrder& order,
                 std::span<const std::shared_ptr<const ImagePatches>> images,
                 std::span<ImageOutcome> outcomes);
@@ -62,9 +63,10 @@ class EmbeddingTransfer {
   Device& language_device_;
   Options options_;
   DType dtype_;
-  Buffer slots_;                 // (n_rows, dim) on the language device
-  Buffer tower_out_;             // (max_encode_rows, dim) on the vision device; two devices only
-  std::vector<std::byte> host_;  // transfer buffers (n_buffers, max_encode_rows, dim), or a few rows to look at
+  Buffer slots_;      // (n_rows, dim) on the language device
+  Buffer tower_out_;  // (max_encode_rows, dim) on the vision device; two devices only
+  std::vector<std::byte>
+      host_;  // transfer buffers (n_buffers, max_encode_rows, dim), or a few rows to look at
 };
 
 // Whether no NaN or infinity stands among the values. dtype: kF32, kBF16 or kF16.

@@ -1,4 +1,5 @@
-// The engine's loop-thread side: requests and lanes on one hand, the scheduler's decisions on the other.
+// The engine's loop-thread side: requests and lanes on one hand, the scheduler's decisions on the
+// other.
 #include "engine/engine.h"
 
 #include <fmt/format.h>
@@ -171,8 +172,7 @@ Result<RequestId> EngineImpl::submit(GenerateRequest request, std::shared_ptr<Re
       const ImageSpan span = request.prompt.spans[i];
       const uint64_t* hash = request.prompt.images[i]->content_hash;
       arriving.images.push_back(
-          {.first = span.first,
-           .key = {.content_hash = {hash[0], hash[1]}, .n_rows = span.count}});
+          {.first = span.first, .key = {.content_hash = {hash[0], hash[1]}, .n_rows = span.count}});
     }
     const Result<int32_t> clamped = scheduler_.arrived(std::move(arriving));
     if (!clamped) return std::unexpected(clamped.error());
@@ -182,9 +182,9 @@ Result<RequestId> EngineImpl::submit(GenerateRequest request, std::shared_ptr<Re
   }
   ++next_id_;
   counters_.prompt_tokens += static_cast<int64_t>(request.prompt.token_ids.size());
-  active_.emplace(id, std::make_unique<ActiveRequest>(id, std::move(request), std::move(sink),
-                                                      tokenizer_, spec_.eos_ids, max_tokens,
-                                                      clock_.now_us()));
+  active_.emplace(
+      id, std::make_unique<ActiveRequest>(id, std::move(request), std::move(sink), tokenizer_,
+                                          spec_.eos_ids, max_tokens, clock_.now_us()));
   wake_();
   return id;
 }
@@ -251,8 +251,12 @@ void EngineImpl::poll() {
 
 void EngineImpl::handle(std::unique_ptr<WorkOrder> order) {
   switch (order->kind()) {
-    case WorkOrder::Kind::kEncode: handle_encode(static_cast<EncodeWork&>(*order)); break;
-    case WorkOrder::Kind::kTransfer: handle_transfer(static_cast<TransferWork&>(*order)); break;
+    case WorkOrder::Kind::kEncode:
+      handle_encode(static_cast<EncodeWork&>(*order));
+      break;
+    case WorkOrder::Kind::kTransfer:
+      handle_transfer(static_cast<TransferWork&>(*order));
+      break;
     case WorkOrder::Kind::kStep:
       handle_step(static_cast<StepWork&>(*order));
       spare_step_.reset(static_cast<StepWork*>(order.release()));
@@ -312,8 +316,7 @@ void EngineImpl::handle_transfer(TransferWork& work) {
   }
   if (!work.status) {
     ++counters_.encode_failures;
-    log_error("transfer of encode order {} failed: {}", work.order.id,
-              work.status.error().message);
+    log_error("transfer of encode order {} failed: {}", work.order.id, work.status.error().message);
   }
   scheduler_.transfer_done(work.status.has_value(), ids_);
   if (!work.status) {
@@ -389,7 +392,8 @@ void EngineImpl::dispatch() {
     dispatch_step();
     if (order_out() || scheduler_.n_requests() == 0) return;
   }
-  // The scheduler's rules say that this cannot be. Were it so all the same, no client should wait for ever.
+  // The scheduler's rules say that this cannot be. Were it so all the same, no client should wait
+  // for ever.
   log_error("{} requests cannot go on: ending them", scheduler_.n_requests());
   ids_.clear();
   for (const auto& [id, request] : active_) ids_.push_back(id);
@@ -497,10 +501,11 @@ SchedulerConfig scheduler_config(const EngineConfig& config, const ModelSpec& sp
                          .prefix_cache = config.prefix_cache};
   if (!vision) return result;
   result.embedding_rows = config.embedding_cache_rows;
-  // On one device the tower writes into the slots; else its output area is as large as a prompt can ask for.
-  result.max_encode_rows =
-      one_device ? result.embedding_rows
-                 : std::min<int64_t>(result.embedding_rows, config.max_model_len);
+  // On one device the tower writes into the slots; else its output area is as large as a prompt can
+  // ask for.
+  result.max_encode_rows = one_device
+                               ? result.embedding_rows
+                               : std::min<int64_t>(result.embedding_rows, config.max_model_len);
   result.n_transfer_buffers = one_device ? 0 : kTransferBuffers;
   return result;
 }

@@ -1,7 +1,7 @@
 // The engine: requests in, tokens and text out. Knows no libuv, JSON, SQLite or HTTP.
 //
-// Owned and called by one thread (the loop's). Lane threads run the devices and post completions; they call
-// `wake` (any thread), after which the owner calls poll() on its own thread.
+// Owned and called by one thread (the loop's). Lane threads run the devices and post completions;
+// they call `wake` (any thread), after which the owner calls poll() on its own thread.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,20 @@ enum class FinishReason { kStop, kLength, kCancelled, kError };
 
 struct GenerateRequest {
   Prompt prompt;
-  int32_t max_tokens = 0;  // per choice; clamped to what the context leaves; 0 = finish at once with kLength
+  int32_t max_tokens =
+      0;  // per choice; clamped to what the context leaves; 0 = finish at once with kLength
   int32_t n_choices = 1;
   float temperature = 1.0F;
   float top_p = 1.0F;
   float min_p = 0.0F;
   int32_t top_k = 0;
-  uint64_t seed = 0;           // the caller draws one when the client gave none
-  int32_t n_logprobs = -1;     // -1 none, 0 chosen only, up to kMaxTopLogprobs
+  uint64_t seed = 0;        // the caller draws one when the client gave none
+  int32_t n_logprobs = -1;  // -1 none, 0 chosen only, up to kMaxTopLogprobs
   bool ignore_eos = false;
   bool skip_special_tokens = true;
-  bool continues_text = false;  // the output goes on with the prompt's text: its leading space stays (completions)
-  std::vector<std::string> stops;       // none empty
+  bool continues_text =
+      false;  // the output goes on with the prompt's text: its leading space stays (completions)
+  std::vector<std::string> stops;  // none empty
   std::vector<int32_t> stop_token_ids;
 };
 
@@ -45,46 +47,48 @@ struct TokenLogprob {
 
 // Microseconds spent in each stage, for the log, metrics and `timings`. -1 = did not happen.
 struct RequestTimings {
-  int64_t queue_us = -1;     // submitted -> first work on it
-  int64_t encode_us = -1;    // vision tower
-  int64_t transfer_us = -1;  // embeddings to the language device
-  int64_t prefill_us = -1;   // first prefill chunk -> first token
+  int64_t queue_us = -1;        // submitted -> first work on it
+  int64_t encode_us = -1;       // vision tower
+  int64_t transfer_us = -1;     // embeddings to the language device
+  int64_t prefill_us = -1;      // first prefill chunk -> first token
   int64_t first_token_us = -1;  // submitted -> first token
-  int64_t decode_us = -1;    // first token -> last token
-  int64_t total_us = -1;     // submitted -> finished
+  int64_t decode_us = -1;       // first token -> last token
+  int64_t total_us = -1;        // submitted -> finished
   int64_t transfer_bytes = 0;
 };
 
 struct RequestUsage {
   int32_t prompt_tokens = 0;
-  int32_t image_tokens = 0;      // of the prompt
-  int32_t cached_tokens = 0;     // of the prompt, found in the prefix cache
-  int32_t completion_tokens = 0; // over all choices
+  int32_t image_tokens = 0;       // of the prompt
+  int32_t cached_tokens = 0;      // of the prompt, found in the prefix cache
+  int32_t completion_tokens = 0;  // over all choices
 };
 
 // Where a request's results go; called on the owner's thread from poll(). May call Engine::cancel.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
-  // New text of one choice (may be empty when only logprobs or a finish came; there is always a last call before the
-  // finish, so that n_tokens is final). A token that ends the choice by its id is counted, but has neither text nor
-  // logprob. Token logprobs belong to the tokens that became certain with this text, in order. n_tokens: completion
-  // tokens of this choice so far.
+  // New text of one choice (may be empty when only logprobs or a finish came; there is always a
+  // last call before the finish, so that n_tokens is final). A token that ends the choice by its id
+  // is counted, but has neither text nor logprob. Token logprobs belong to the tokens that became
+  // certain with this text, in order. n_tokens: completion tokens of this choice so far.
   virtual void on_text(int32_t choice, std::string_view text, std::vector<TokenLogprob> logprobs,
                        int32_t n_tokens) = 0;
-  // One choice is complete. `stop`: the stop string or "" ; after it no more on_text for the choice.
+  // One choice is complete. `stop`: the stop string or "" ; after it no more on_text for the
+  // choice.
   virtual void on_choice_finished(int32_t choice, FinishReason reason, std::string_view stop) = 0;
-  // Everything is complete or failed (then `error` is set and choices may be unfinished). Last call; the engine
-  // drops the sink.
-  virtual void on_done(const RequestUsage& usage, const RequestTimings& timings, const Error* error) = 0;
+  // Everything is complete or failed (then `error` is set and choices may be unfinished). Last
+  // call; the engine drops the sink.
+  virtual void on_done(const RequestUsage& usage, const RequestTimings& timings,
+                       const Error* error) = 0;
 };
 
 struct EngineConfig {
-  int32_t max_model_len = 0;      // <= the model's; 0 = the model's
-  int32_t max_num_seqs = 64;      // sequences in one step
+  int32_t max_model_len = 0;             // <= the model's; 0 = the model's
+  int32_t max_num_seqs = 64;             // sequences in one step
   int32_t max_num_batched_tokens = 512;  // token budget of a step
-  int32_t kv_blocks = 0;          // blocks of the pool, > 0
-  int32_t max_queue = 256;        // requests waiting; beyond it submit() is kResourceExhausted
+  int32_t kv_blocks = 0;                 // blocks of the pool, > 0
+  int32_t max_queue = 256;  // requests waiting; beyond it submit() is kResourceExhausted
   int32_t max_encode_images = 4;
   int32_t embedding_cache_rows = 8192;  // image embedding rows kept for re-use and in flight
   bool prefix_cache = true;
@@ -114,20 +118,23 @@ struct EngineStats {
 
 class Engine {
  public:
-  // `model`, its devices and `clock` must outlive the engine. `wake` (any thread, must not call the engine) says that
-  // poll() has something to do: it comes from lanes, and from submit() and cancel() themselves. Allocates the KV pool
-  // and the embedding memory; no device memory is allocated after this returns. With one device for both roles one
-  // lane runs both kinds of work, never at the same time. Errors: kInvalidArgument naming the field of `config`.
+  // `model`, its devices and `clock` must outlive the engine. `wake` (any thread, must not call the
+  // engine) says that poll() has something to do: it comes from lanes, and from submit() and
+  // cancel() themselves. Allocates the KV pool and the embedding memory; no device memory is
+  // allocated after this returns. With one device for both roles one lane runs both kinds of work,
+  // never at the same time. Errors: kInvalidArgument naming the field of `config`.
   static Result<std::unique_ptr<Engine>> create(Model& model, Device& vision_device,
                                                 Device& language_device, const EngineConfig& config,
                                                 const Clock& clock, std::function<void()> wake);
-  // Waits for the lanes' orders in execution; sinks of unfinished requests are dropped without a call.
+  // Waits for the lanes' orders in execution; sinks of unfinished requests are dropped without a
+  // call.
   virtual ~Engine() = default;
 
-  // Refuses at once what can never fit (context_length_exceeded with both counts) and what the queue has no room for.
+  // Refuses at once what can never fit (context_length_exceeded with both counts) and what the
+  // queue has no room for.
   virtual Result<RequestId> submit(GenerateRequest request, std::shared_ptr<RequestSink> sink) = 0;
-  // Takes effect before the next step; the sink gets on_done with kCancelled from a later poll(). Unknown ids
-  // (already done) are ignored.
+  // Takes effect before the next step; the sink gets on_done with kCancelled from a later poll().
+  // Unknown ids (already done) are ignored.
   virtual void cancel(RequestId id) = 0;
   // Takes completions and hands out new work. Never blocks.
   virtual void poll() = 0;

@@ -22,7 +22,10 @@ void CompletionQueue::take(std::vector<std::unique_ptr<WorkOrder>>& orders) {
 }
 
 Lane::Lane(std::string name, CompletionQueue& completions, const Clock& clock)
-    : name_(std::move(name)), completions_(completions), clock_(clock), thread_([this] { run(); }) {}
+    : name_(std::move(name)),
+      completions_(completions),
+      clock_(clock),
+      thread_([this] { run(); }) {}
 
 Lane::~Lane() {
   {

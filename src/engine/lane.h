@@ -1,5 +1,5 @@
-// A lane: one device's worker thread. It executes work orders in the order they were posted and hands each back
-// through the completion queue. It has no policy.
+// A lane: one device's worker thread. It executes work orders in the order they were posted and
+// hands each back through the completion queue. It has no policy.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,8 @@
 
 namespace hs {
 
-// Work for a lane together with its result. From post() until it comes back only the lane touches it.
+// Work for a lane together with its result. From post() until it comes back only the lane touches
+// it.
 class WorkOrder {
  public:
   enum class Kind { kEncode, kTransfer, kStep };

@@ -22,7 +22,8 @@ Scheduler::Scheduler(const SchedulerConfig& config)
 
 // ---- arrival
 
-// The last token is never written to the cache, but the limit of the pool is kept simple: all tokens fit in it.
+// The last token is never written to the cache, but the limit of the pool is kept simple: all
+// tokens fit in it.
 int32_t Scheduler::context_limit() const {
   const int64_t pool_tokens = int64_t{config_.n_blocks} * config_.block_size;
   return static_cast<int32_t>(std::min<int64_t>(config_.max_model_len, pool_tokens));
@@ -107,7 +108,8 @@ void Scheduler::insert_sorted(std::vector<Sequence*>& list, Sequence& sequence) 
 
 // ---- blocks and the prefix cache
 
-// Leaves the content of a block in block_tokens_ and block_images_. REQUIRES: all its tokens are known.
+// Leaves the content of a block in block_tokens_ and block_images_. REQUIRES: all its tokens are
+// known.
 void Scheduler::gather_block(const Sequence& sequence, int32_t block) {
   const int32_t begin = block * config_.block_size;
   const int32_t end = begin + config_.block_size;
@@ -126,8 +128,8 @@ void Scheduler::gather_block(const Sequence& sequence, int32_t block) {
   }
 }
 
-// Takes the next block of the sequence from the prefix cache. At least one token always remains to be run, since
-// the next token is sampled from it.
+// Takes the next block of the sequence from the prefix cache. At least one token always remains to
+// be run, since the next token is sampled from it.
 bool Scheduler::adopt_cached_block(Sequence& sequence) {
   const int32_t block = sequence.n_computed / config_.block_size;
   if (!config_.prefix_cache || sequence.remaining() <= config_.block_size ||
@@ -151,8 +153,8 @@ bool Scheduler::adopt_cached_block(Sequence& sequence) {
   return true;
 }
 
-// Leading tokens of a sequence without blocks that the prefix cache has now; held_only: in blocks that somebody holds,
-// so that taking them costs no block.
+// Leading tokens of a sequence without blocks that the prefix cache has now; held_only: in blocks
+// that somebody holds, so that taking them costs no block.
 int32_t Scheduler::cached_prefix(const Sequence& sequence, bool held_only) {
   if (!config_.prefix_cache) return 0;
   const int32_t n_blocks = (sequence.n_tokens() - 1) / config_.block_size;
@@ -200,7 +202,8 @@ void Scheduler::fork_choices(RequestState& request) {
     sequence.n_computed = n_shared * config_.block_size;
     sequence.state = SequenceState::kRunning;
     insert_sorted(running_, sequence);
-    // Nothing is published yet for this sequence; it walks the tree along the shared blocks, which are in it.
+    // Nothing is published yet for this sequence; it walks the tree along the shared blocks, which
+    // are in it.
     publish_blocks(sequence);
   }
 }

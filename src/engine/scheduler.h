@@ -1,14 +1,21 @@
-// What runs next: a pure state machine. Events in (arrived, encoded, transferred, step done, finished, cancelled),
-// orders out (encode these pictures, transfer these embeddings, run this step). No IO, no clock, no thread, no
-// tensors: the same events give the same orders, whether real lanes, a test's script or a device model sends them.
+// What runs next: a pure state machine. Events in (arrived, encoded, transferred, step done,
+// finished, cancelled), orders out (encode these pictures, transfer these embeddings, run this
+// step). No IO, no clock, no thread, no tensors: the same events give the same orders, whether real
+// lanes, a test's script or a device model sends them.
 //
 // Policy:
-// - Priority is the order of arrival. The oldest request can always take what it needs, so nothing deadlocks.
-// - A step takes decode tokens first, then prefill chunks, up to the token budget: a long prompt never stalls a
-//   stream. A chunk may end anywhere, also inside a picture, and never passes a picture that has not arrived.
-// - When blocks run out, the youngest sequence is preempted: it gives all its blocks back, waits, and runs its
-//   tokens again later. New requests are let in only while the blocks of those already running stay in reach.
-// - A picture's receive slot is reserved before it is encoded. An older request (or choice) takes slots away from a
+// - Priority is the order of arrival. The oldest request can always take what it needs, so nothing
+// deadlocks.
+// - A step takes decode tokens first, then prefill chunks, up to the token budget: a long prompt
+// never stalls a
+//   stream. A chunk may end anywhere, also inside a picture, and never passes a picture that has
+//   not arrived.
+// - When blocks run out, the youngest sequence is preempted: it gives all its blocks back, waits,
+// and runs its
+//   tokens again later. New requests are let in only while the blocks of those already running stay
+//   in reach.
+// - A picture's receive slot is reserved before it is encoded. An older request (or choice) takes
+// slots away from a
 //   younger one that waits, if there is no other way.
 //
 // Owned by the engine; the loop thread only. One encode order and one step order are out at a time.
@@ -38,7 +45,8 @@ struct SchedulerConfig {
   int32_t max_encode_images = 4;
   int64_t embedding_rows = 0;   // 0: no pictures
   int64_t max_encode_rows = 0;  // of one encode order
-  int32_t n_transfer_buffers = 0;  // encode orders between the devices at a time; 0: one device, no transfers
+  int32_t n_transfer_buffers =
+      0;  // encode orders between the devices at a time; 0: one device, no transfers
   bool prefix_cache = true;
 };
 
@@ -82,7 +90,7 @@ struct TransferOrder {
 struct StepOrder {
   struct Item {
     const Sequence* sequence = nullptr;  // valid until step_done()
-    int32_t first = 0;  // index of the first token to run
+    int32_t first = 0;                   // index of the first token to run
     int32_t count = 0;
     bool sample = false;  // it reaches the last known token: the next one is wanted
   };
@@ -99,26 +107,30 @@ class Scheduler {
 
   // ---- events
 
-  // Queues a request and returns its max_tokens, clamped to what the context leaves. Refuses what can never fit
-  // (kTooLarge "context_length_exceeded", with both counts) and what the queue has no room for.
+  // Queues a request and returns its max_tokens, clamped to what the context leaves. Refuses what
+  // can never fit (kTooLarge "context_length_exceeded", with both counts) and what the queue has no
+  // room for.
   Result<int32_t> arrived(NewRequest request);
-  // The encode order is done; one outcome a picture. Appends the requests that wait for a failed picture to
-  // `failed`; the caller cancels them.
+  // The encode order is done; one outcome a picture. Appends the requests that wait for a failed
+  // picture to `failed`; the caller cancels them.
   void encode_done(std::span<const ImageOutcome> outcomes, std::vector<RequestId>& failed);
   // The oldest transfer order is done, or has failed as a whole.
   void transfer_done(bool ok, std::vector<RequestId>& failed);
-  // The step order is done. tokens: one for each sampling item in order, negative if its logits were not finite
-  // (the caller then cancels the request; what it has computed will not be re-used).
+  // The step order is done. tokens: one for each sampling item in order, negative if its logits
+  // were not finite (the caller then cancels the request; what it has computed will not be
+  // re-used).
   void step_done(std::span<const int32_t> tokens);
   // The step order failed; the caller cancels the requests in it.
   void step_failed();
   // A choice is complete. The last one ends the request.
   void finish(RequestId id, int32_t choice);
-  // Ends a request at any stage. What a lane still works on is freed when that is done. Unknown ids are ignored.
+  // Ends a request at any stage. What a lane still works on is freed when that is done. Unknown ids
+  // are ignored.
   void cancel(RequestId id);
 
-  // ---- orders: false when the lane has one already or there is nothing to do. Asked for in this sequence after
-  // any event, and a second time if no order is out then: letting a request in can show that it needs a picture.
+  // ---- orders: false when the lane has one already or there is nothing to do. Asked for in this
+  // sequence after any event, and a second time if no order is out then: letting a request in can
+  // show that it needs a picture.
 
   bool next_encode(EncodeOrder& order);
   bool next_transfer(TransferOrder& order);

@@ -10,9 +10,12 @@ namespace hs {
 // Tokens from here on are still to be run: pictures that end before are not needed (now).
 int32_t Scheduler::needed_from(const Sequence& sequence) const {
   switch (sequence.state) {
-    case SequenceState::kFinished: return std::numeric_limits<int32_t>::max();
-    case SequenceState::kUnstarted: return sequence.request->fork_point(config_.block_size);
-    default: return std::max(sequence.n_computed, sequence.request->cached_hint);
+    case SequenceState::kFinished:
+      return std::numeric_limits<int32_t>::max();
+    case SequenceState::kUnstarted:
+      return sequence.request->fork_point(config_.block_size);
+    default:
+      return std::max(sequence.n_computed, sequence.request->cached_hint);
   }
 }
 
@@ -41,8 +44,9 @@ void Scheduler::drop_slots(RequestState& request) {
   }
 }
 
-// Gives every request the slots that exist for its needed pictures: for the first choice first, in the order of the
-// prompt, up to the first picture without one. A slot held for a later need could stand in the way of the first.
+// Gives every request the slots that exist for its needed pictures: for the first choice first, in
+// the order of the prompt, up to the first picture without one. A slot held for a later need could
+// stand in the way of the first.
 void Scheduler::link_slots() {
   for (RequestState* request : by_arrival_) {
     if (!request->images.empty()) link_slots(*request);
@@ -95,8 +99,9 @@ bool Scheduler::collect_pictures(const RequestState& request, EncodeOrder& order
   return true;
 }
 
-// Makes room for the picture that `item` needs by releasing slots that are held for younger needs: those of younger
-// requests, then those that only younger choices of the same request wait for, or the same choice for later.
+// Makes room for the picture that `item` needs by releasing slots that are held for younger needs:
+// those of younger requests, then those that only younger choices of the same request wait for, or
+// the same choice for later.
 bool Scheduler::take_from_younger(const EncodeOrder::Item& item) {
   const std::span<const ImageKey> key(keys_.data(), 1);
   RequestState& request = *requests_.at(item.request);
@@ -185,7 +190,8 @@ void Scheduler::fail_slot(SlotId slot, std::vector<RequestId>& failed) {
   slots_.discard(slot);
 }
 
-void Scheduler::encode_done(std::span<const ImageOutcome> outcomes, std::vector<RequestId>& failed) {
+void Scheduler::encode_done(std::span<const ImageOutcome> outcomes,
+                            std::vector<RequestId>& failed) {
   HS_CHECK(encode_in_flight_);
   HS_CHECK_EQ(outcomes.size(), encode_.items.size());
   encode_in_flight_ = false;

@@ -1,4 +1,5 @@
-// The next step: decode tokens first, then prefill chunks, then new requests, up to the token budget.
+// The next step: decode tokens first, then prefill chunks, then new requests, up to the token
+// budget.
 #include <algorithm>
 
 #include "base/check.h"
@@ -40,12 +41,14 @@ bool Scheduler::has_room(const StepOrder& order) const {
          order.items.size() < static_cast<size_t>(config_.max_num_seqs);
 }
 
-// running_ may shrink at its end while this walks over it: victims come after the sequence they make room for.
+// running_ may shrink at its end while this walks over it: victims come after the sequence they
+// make room for.
 void Scheduler::plan_decodes(StepOrder& order) {
   for (size_t i = 0; i < running_.size() && has_room(order); ++i) {
     Sequence& sequence = *running_[i];
     if (!decodes(sequence)) continue;
-    // Without a block it keeps what it has and waits: older sequences take theirs when they need to.
+    // Without a block it keeps what it has and waits: older sequences take theirs when they need
+    // to.
     if (!grow(order, sequence, sequence.n_tokens())) continue;
     order.items.push_back({&sequence, sequence.n_computed, 1, true});
     ++order.n_tokens;
@@ -58,7 +61,8 @@ void Scheduler::plan_prefills(StepOrder& order) {
   }
 }
 
-// One past the last token that can be run now: the end, or the first picture row that has not arrived.
+// One past the last token that can be run now: the end, or the first picture row that has not
+// arrived.
 int32_t Scheduler::runnable_end(const Sequence& sequence) const {
   for (const PromptImage& image : sequence.request->images) {
     if (image.end() <= sequence.n_computed) continue;
@@ -86,7 +90,8 @@ void Scheduler::plan_prefill(StepOrder& order, Sequence& sequence) {
   order.n_tokens += end - first;
 }
 
-// Extends the block table to n_tokens, at the cost of younger sequences. On false some blocks may have been added.
+// Extends the block table to n_tokens, at the cost of younger sequences. On false some blocks may
+// have been added.
 bool Scheduler::grow(StepOrder& order, Sequence& sequence, int32_t n_tokens) {
   const auto n_blocks = static_cast<size_t>(blocks_for(n_tokens));
   while (sequence.blocks.size() < n_blocks) {
@@ -100,8 +105,8 @@ bool Scheduler::grow(StepOrder& order, Sequence& sequence, int32_t n_tokens) {
   return true;
 }
 
-// Always the youngest, even if it has no blocks yet: whoever runs is older than whoever waits, so the oldest of all
-// never waits for somebody who cannot go on.
+// Always the youngest, even if it has no blocks yet: whoever runs is older than whoever waits, so
+// the oldest of all never waits for somebody who cannot go on.
 bool Scheduler::preempt_after(StepOrder& order, const Sequence& sequence) {
   Sequence& victim = *running_.back();
   if (&victim == &sequence || before(victim, sequence)) return false;
@@ -141,8 +146,9 @@ void Scheduler::admit(StepOrder& order) {
   }
 }
 
-// A sequence is let in when all its known tokens fit beside what the running ones still need for theirs, and one
-// block for each of them to grow into; so a preempted sequence does not come back only to be preempted again.
+// A sequence is let in when all its known tokens fit beside what the running ones still need for
+// theirs, and one block for each of them to grow into; so a preempted sequence does not come back
+// only to be preempted again.
 bool Scheduler::can_admit(const Sequence& sequence) {
   if (running_.empty()) return true;
   int32_t n_active = 0;

@@ -1,4 +1,5 @@
-// What the scheduler knows of a request and of each of its choices: token ids, sizes and hashes, no tensors.
+// What the scheduler knows of a request and of each of its choices: token ids, sizes and hashes, no
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +38,10 @@ struct Sequence {
   bool in_flight = false;  // part of the step that the lane has
   bool preempted = false;  // at any time
   std::vector<int32_t> outputs;
-  std::vector<BlockId> blocks;  // block table: covers n_computed tokens and those of the step in flight
-  int32_t n_computed = 0;       // tokens whose keys and values stand in the blocks
-  int32_t n_published = 0;      // leading blocks that are part of the prefix tree
+  std::vector<BlockId>
+      blocks;               // block table: covers n_computed tokens and those of the step in flight
+  int32_t n_computed = 0;   // tokens whose keys and values stand in the blocks
+  int32_t n_published = 0;  // leading blocks that are part of the prefix tree
   PrefixNode node = kPrefixRoot;  // of the last of those
 
   int32_t n_tokens() const;
@@ -55,14 +57,18 @@ struct RequestState {
   std::vector<Sequence> choices;    // never resized
   int32_t max_tokens = 0;           // per choice
   int32_t n_unfinished = 0;         // choices
-  int32_t cached_hint = 0;    // leading tokens that were in the prefix cache on arrival; 0 once it has run
+  int32_t cached_hint =
+      0;  // leading tokens that were in the prefix cache on arrival; 0 once it has run
   int32_t cached_tokens = 0;  // of the prompt, taken from the prefix cache
   bool started = false;       // has been admitted once
   bool cancelled = false;     // goes when no lane works on it any more
 
   int32_t n_prompt() const { return static_cast<int32_t>(prompt.size()); }
-  // Further choices share the prompt's blocks up to here: full blocks only, and at least one token is left to run.
-  int32_t fork_point(int32_t block_size) const { return (n_prompt() - 1) / block_size * block_size; }
+  // Further choices share the prompt's blocks up to here: full blocks only, and at least one token
+  // is left to run.
+  int32_t fork_point(int32_t block_size) const {
+    return (n_prompt() - 1) / block_size * block_size;
+  }
 };
 
 inline int32_t Sequence::n_tokens() const {

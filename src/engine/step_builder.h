@@ -25,7 +25,8 @@ class StepBuilder {
               const EmbeddingTransfer* embeddings)
       : block_size_(block_size), n_axes_(n_position_axes), slots_(slots), embeddings_(embeddings) {}
 
-  // `inputs` finds a request's StepInputs. Every vector of `step` is filled anew and keeps its memory.
+  // `inputs` finds a request's StepInputs. Every vector of `step` is filled anew and keeps its
+  // memory.
   void build(const StepOrder& order, FunctionRef<const StepInputs&(RequestId)> inputs,
              LanguageStep& step) const;
 

@@ -48,7 +48,8 @@ class TransferWork final : public WorkOrder {
   EmbeddingTransfer& embeddings_;
 };
 
-// Language lane: one step of the language model. Used again for every step, so that its vectors keep their memory.
+// Language lane: one step of the language model. Used again for every step, so that its vectors
+// keep their memory.
 class StepWork final : public WorkOrder {
  public:
   StepWork(LanguageModel& model, void* kv, int64_t n_blocks)

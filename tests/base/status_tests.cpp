@@ -1,7 +1,7 @@
 // A failure carries its kind, text, code and field through Result and Status.
-#include "base/status.h"
-
 #include <boost/test/unit_test.hpp>
+
+#include "base/status.h"
 
 BOOST_AUTO_TEST_SUITE(status_tests)
 
@@ -15,6 +15,8 @@ BOOST_AUTO_TEST_CASE(failure_keeps_kind_message_code_and_param) {
   BOOST_TEST(result.error().param == "messages");
 }
 
-BOOST_AUTO_TEST_CASE(status_without_failure_is_true) { BOOST_TEST(hs::Status{}.has_value()); }
+BOOST_AUTO_TEST_CASE(status_without_failure_is_true) {
+  BOOST_TEST(hs::Status{}.has_value());
+}
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -29,6 +29,10 @@ def validate():
             if isinstance(reason, dict) and "enum" in reason and None not in reason["enum"]:
                 reason["enum"] = [*reason["enum"], None]
                 reason.pop("type", None)
+            usage = node.get("properties", {}).get("usage") if isinstance(node.get("properties"), dict) else None
+            if isinstance(usage, dict) and "$ref" in usage:
+                # The published text says that chunks before the last carry a null usage; its schema forgets it.
+                node["properties"]["usage"] = {"anyOf": [usage, {"type": "null"}]}
             if node.pop("nullable", False) and isinstance(node.get("type"), str):
                 node["type"] = [node["type"], "null"]
             for child in list(node.values()):

@@ -1,12 +1,11 @@
-// Blocks are handed out, shared, found again and evicted as a naive pool would do it, and content is found only
-// under exactly what it was published with.
-#include "engine/block_pool.h"
-
+// Blocks are handed out, shared, found again and evicted as a naive pool would do it, and content
+// is found only under exactly what it was published with.
 #include <boost/test/unit_test.hpp>
 #include <deque>
 #include <map>
 #include <random>
 
+#include "engine/block_pool.h"
 #include "engine/engine_fixture.h"
 
 using namespace hs;
@@ -115,7 +114,8 @@ BOOST_AUTO_TEST_CASE(pictures_belong_to_the_content) {
   pool.publish(block, kPrefixRoot, tokens, image);
   BOOST_TEST(pool.find(kPrefixRoot, tokens, image).block == block);
   BOOST_TEST(pool.find(kPrefixRoot, tokens, {}).block == kNoBlock);
-  for (const ImagePart& other : {part(6, 0, 4, 8), part(5, 0, 4, 4), part(5, 1, 3, 8), part(5, 0, 3, 8)}) {
+  for (const ImagePart& other :
+       {part(6, 0, 4, 8), part(5, 0, 4, 4), part(5, 1, 3, 8), part(5, 0, 3, 8)}) {
     BOOST_TEST(pool.find(kPrefixRoot, tokens, std::vector{other}).block == kNoBlock);
   }
   ImagePart second_word = image[0];
@@ -219,7 +219,8 @@ BOOST_AUTO_TEST_CASE(any_sequence_of_calls_agrees_with_a_naive_pool) {
     std::vector<PrefixNode> nodes{kPrefixRoot};
     for (int i = 0; i < 20'000; ++i) {
       const Tokens tokens{static_cast<int32_t>(random() % 3), static_cast<int32_t>(random() % 2)};
-      const PrefixNode parent = nodes[nodes.size() - 1 - random() % std::min<size_t>(nodes.size(), 8)];
+      const PrefixNode parent =
+          nodes[nodes.size() - 1 - random() % std::min<size_t>(nodes.size(), 8)];
       switch (random() % 4) {
         case 0: {
           const BlockId block = pool.allocate();

@@ -1,9 +1,8 @@
-// A choice's text never shows a part of a stop string or of a character, its log-probabilities come with the text they
-// belong to, and it ends for the right reason.
-#include "engine/choice_output.h"
-
+// A choice's text never shows a part of a stop string or of a character, its log-probabilities come
+// with the text they belong to, and it ends for the right reason.
 #include <boost/test/unit_test.hpp>
 
+#include "engine/choice_output.h"
 #include "engine/fakes.h"
 
 using namespace hs;
@@ -11,7 +10,9 @@ using namespace hs::test;
 
 namespace {
 
-constexpr int32_t letter(char c) { return 3 + (c - 'a'); }
+constexpr int32_t letter(char c) {
+  return 3 + (c - 'a');
+}
 
 SampledToken token(int32_t id) {
   SampledToken result;
@@ -103,8 +104,10 @@ BOOST_AUTO_TEST_CASE(a_stop_in_the_last_place_wins_over_the_length) {
   rules.max_tokens = 1;
   rules.stops = {"b"};
   BOOST_TEST((ChoiceOutput(tokenizer, rules).push(token(kEos)).finish == FinishReason::kStop));
-  BOOST_TEST((ChoiceOutput(tokenizer, rules).push(token(letter('b'))).finish == FinishReason::kStop));
-  BOOST_TEST((ChoiceOutput(tokenizer, rules).push(token(letter('c'))).finish == FinishReason::kLength));
+  BOOST_TEST(
+      (ChoiceOutput(tokenizer, rules).push(token(letter('b'))).finish == FinishReason::kStop));
+  BOOST_TEST(
+      (ChoiceOutput(tokenizer, rules).push(token(letter('c'))).finish == FinishReason::kLength));
 }
 
 BOOST_AUTO_TEST_CASE(special_tokens_are_shown_only_if_asked_for) {

@@ -1,10 +1,10 @@
-// Receive slots never overlap, never exceed their memory, and are used again only for the same picture.
-#include "engine/embedding_slots.h"
-
-#include <boost/test/unit_test.hpp>
+// Receive slots never overlap, never exceed their memory, and are used again only for the same
+// picture.
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <random>
 
+#include "engine/embedding_slots.h"
 #include "engine/engine_fixture.h"
 
 using namespace hs;

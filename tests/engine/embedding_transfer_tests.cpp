@@ -1,11 +1,10 @@
-// Embeddings reach exactly the rows that were reserved for them, on one device and between two, and a picture with
-// values that are not finite is told apart from its neighbours.
-#include "engine/embedding_transfer.h"
-
+// Embeddings reach exactly the rows that were reserved for them, on one device and between two, and
+// a picture with values that are not finite is told apart from its neighbours.
 #include <boost/test/unit_test.hpp>
 #include <cstring>
 #include <limits>
 
+#include "engine/embedding_transfer.h"
 #include "engine/fakes.h"
 
 using namespace hs;
@@ -44,8 +43,9 @@ struct TransferFixture {
     FakeVision tower(device);
     std::vector<float> rows(8 * kDim);
     const std::vector<const ImagePatches*> pointers{images[0].get(), images[1].get()};
-    BOOST_REQUIRE(tower.encode(pointers, {.data = rows.data(), .dtype = DType::kF32, .rows = 8,
-                                          .cols = kDim, .stride = kDim}));
+    BOOST_REQUIRE(tower.encode(
+        pointers,
+        {.data = rows.data(), .dtype = DType::kF32, .rows = 8, .cols = kDim, .stride = kDim}));
     return rows;
   }
   static std::vector<float> rows_at(const EmbeddingTransfer& transfer, int64_t first, int64_t n) {
@@ -64,7 +64,8 @@ BOOST_AUTO_TEST_CASE(on_one_device_the_tower_writes_into_the_slots) {
   BOOST_TEST(transfer->same_device());
   BOOST_REQUIRE(transfer->encode(order, images, outcomes));
   BOOST_TEST(rows_at(*transfer, 7, 8) == expected(), boost::test_tools::per_element());
-  BOOST_TEST(rows_at(*transfer, 6, 1) == std::vector<float>(kDim), boost::test_tools::per_element());
+  BOOST_TEST(rows_at(*transfer, 6, 1) == std::vector<float>(kDim),
+             boost::test_tools::per_element());
   BOOST_TEST(rows_at(*transfer, 15, 5) == std::vector<float>(5 * kDim),
              boost::test_tools::per_element());
   BOOST_TEST((outcomes == std::vector<ImageOutcome>(2, ImageOutcome::kOk)));

@@ -1,5 +1,5 @@
-// The shipped demo model on the CPU device: a request gives the same tokens alone, in a batch, in chunks, preempted,
-// from the caches and between two devices, in float32 and in bfloat16.
+// The shipped demo model on the CPU device: a request gives the same tokens alone, in a batch, in
+// chunks, preempted, from the caches and between two devices, in float32 and in bfloat16.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <fstream>
@@ -168,9 +168,8 @@ BOOST_AUTO_TEST_SUITE(engine_demo_tests)
 
 BOOST_AUTO_TEST_CASE(the_demo_answers_about_its_pictures) {
   DemoModel demo(DType::kF32);
-  const std::vector<GenerateRequest> requests{
-      demo.ask("picture1.png", "What is in the picture?"),
-      demo.ask("picture1.png", "What is the red shape?")};
+  const std::vector<GenerateRequest> requests{demo.ask("picture1.png", "What is in the picture?"),
+                                              demo.ask("picture1.png", "What is the red shape?")};
   const DemoRun run = run_all(demo, requests, demo_config(), 2);
   BOOST_TEST(run.sinks[0]->choices[0].text == "A red circle.");
   BOOST_TEST(run.sinks[1]->choices[0].text == "The red shape is a circle.");
@@ -179,7 +178,9 @@ BOOST_AUTO_TEST_CASE(the_demo_answers_about_its_pictures) {
   BOOST_TEST(run.stats.images_encoded == 1);
 }
 
-BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_in_float32) { check_every_way(DType::kF32); }
+BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_in_float32) {
+  check_every_way(DType::kF32);
+}
 
 BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_in_bfloat16) {
   check_every_way(DType::kBF16);

@@ -1,10 +1,10 @@
-// Requests give exactly the tokens of the known model whatever else runs: batched, chunked, preempted, from the
-// caches, on one device or two; and every way in which a request can end is reported once and leaves nothing held.
-#include "engine/engine.h"
-
+// Requests give exactly the tokens of the known model whatever else runs: batched, chunked,
+// preempted, from the caches, on one device or two; and every way in which a request can end is
+// reported once and leaves nothing held.
 #include <boost/test/unit_test.hpp>
 #include <random>
 
+#include "engine/engine.h"
 #include "engine/engine_fixture.h"
 
 using namespace hs;
@@ -19,7 +19,9 @@ std::vector<int32_t> tokens(int32_t n, uint32_t seed) {
   return ids;
 }
 
-Prompt text_prompt(int32_t n, uint32_t seed) { return make_prompt({text_part(tokens(n, seed))}); }
+Prompt text_prompt(int32_t n, uint32_t seed) {
+  return make_prompt({text_part(tokens(n, seed))});
+}
 
 Prompt picture_prompt(uint64_t picture, int32_t n_axes = 1) {
   return make_prompt({text_part(tokens(6, 5)), picture_part(picture, 13), text_part(tokens(9, 6))},
@@ -75,9 +77,9 @@ BOOST_AUTO_TEST_CASE(positions_of_several_axes_reach_the_model) {
 }
 
 BOOST_AUTO_TEST_CASE(a_chunk_may_end_anywhere_in_a_picture) {
-  const Prompt prompt = make_prompt({text_part(tokens(40, 3)), picture_part(9, 391),
-                                     text_part(tokens(10, 4)), picture_part(9, 391),
-                                     text_part(tokens(7, 5))});
+  const Prompt prompt =
+      make_prompt({text_part(tokens(40, 3)), picture_part(9, 391), text_part(tokens(10, 4)),
+                   picture_part(9, 391), text_part(tokens(7, 5))});
   const GenerateRequest request = long_request(prompt, 12);
   for (const int32_t chunk : {1, 27, 63, 64, 391, 392, 4096}) {
     for (const bool two_devices : {false, true}) {
@@ -168,7 +170,8 @@ BOOST_AUTO_TEST_CASE(a_conversation_goes_on_from_the_blocks_of_its_answer) {
   const auto first = fixture.submit(request);
   fixture.run_until_idle();
   std::vector<int32_t> conversation = request.prompt.token_ids;
-  for (const SampledToken& token : expected_tokens(request, 0, 11)) conversation.push_back(token.id);
+  for (const SampledToken& token : expected_tokens(request, 0, 11))
+    conversation.push_back(token.id);
   for (const int32_t id : tokens(5, 3)) conversation.push_back(id);
   const GenerateRequest next = long_request(make_prompt({text_part(conversation)}), 5);
   const auto second = fixture.submit(next);
@@ -239,7 +242,8 @@ BOOST_AUTO_TEST_CASE(results_do_not_depend_on_the_schedule) {
     const uint32_t seed = first_seed + round;
     std::mt19937 random(seed);
     const auto draw = [&](int32_t low, int32_t high) {
-      return static_cast<int32_t>(low + static_cast<int32_t>(random() % static_cast<uint32_t>(high - low + 1)));
+      return static_cast<int32_t>(
+          low + static_cast<int32_t>(random() % static_cast<uint32_t>(high - low + 1)));
     };
     const int32_t block_size = draw(1, 9);
     EngineConfig config{.max_model_len = 200,

@@ -1,13 +1,13 @@
 #include "engine/fakes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "base/check.h"
 
@@ -29,7 +29,9 @@ struct Cell {
   uint64_t position = 0;
 };
 
-uint64_t text_content(int32_t id) { return mix(static_cast<uint64_t>(id) + 1); }
+uint64_t text_content(int32_t id) {
+  return mix(static_cast<uint64_t>(id) + 1);
+}
 
 void picture_row(uint64_t picture, int32_t row, float* out) {
   for (int32_t i = 0; i < kDim; ++i) {
@@ -48,7 +50,9 @@ uint64_t position_content(uint64_t h, int32_t position) {
   return mix(h ^ (static_cast<uint64_t>(position) + 77));
 }
 
-uint64_t add_to_context(uint64_t h, Cell cell) { return mix(mix(h ^ cell.content) ^ cell.position); }
+uint64_t add_to_context(uint64_t h, Cell cell) {
+  return mix(mix(h ^ cell.content) ^ cell.position);
+}
 
 SampledToken sample(uint64_t context, const SamplingRow& row) {
   uint64_t h = context;
@@ -102,9 +106,13 @@ bool Gate::wait_for_visitor() {
 FakeDevice::Busy::Busy(FakeDevice& device) : device_(device) {
   if (device_.busy_.fetch_add(1) > 0) ++device_.n_overlaps;
 }
-FakeDevice::Busy::~Busy() { --device_.busy_; }
+FakeDevice::Busy::~Busy() {
+  --device_.busy_;
+}
 
-Ops& FakeDevice::ops() { check_failed(__FILE__, __LINE__, "the fake device has no ops"); }
+Ops& FakeDevice::ops() {
+  check_failed(__FILE__, __LINE__, "the fake device has no ops");
+}
 
 Result<Buffer> FakeDevice::allocate(size_t bytes) {
   if (n_allocations++ == fail_allocation) {
@@ -208,7 +216,8 @@ Status FakeLanguage::check(const LanguageStep& step, int64_t n_blocks, size_t n_
   const auto wrong = [](std::string_view what) {
     return fail(ErrorKind::kInternal, fmt::format("malformed step: {}", what));
   };
-  if (step.positions.size() != n_tokens_here * static_cast<size_t>(n_axes_)) return wrong("positions");
+  if (step.positions.size() != n_tokens_here * static_cast<size_t>(n_axes_))
+    return wrong("positions");
   if (step.slots.size() != n_tokens_here) return wrong("slots");
   if (step.cu_query.size() != n_seqs + 1 || step.cu_query.front() != 0 ||
       static_cast<size_t>(step.cu_query.back()) != n_tokens_here) {
@@ -222,7 +231,8 @@ Status FakeLanguage::check(const LanguageStep& step, int64_t n_blocks, size_t n_
   }
   std::set<int64_t> written;
   for (size_t s = 0; s < n_seqs; ++s) {
-    const int32_t* table = step.block_tables.data() + s * static_cast<size_t>(step.block_table_stride);
+    const int32_t* table =
+        step.block_tables.data() + s * static_cast<size_t>(step.block_table_stride);
     const int32_t n_query = step.cu_query[s + 1] - step.cu_query[s];
     if (n_query <= 0 || step.context_lens[s] < n_query) return wrong("context_lens");
     for (int32_t i = 0; i < n_query; ++i) {
@@ -238,7 +248,8 @@ Status FakeLanguage::check(const LanguageStep& step, int64_t n_blocks, size_t n_
   size_t n_image_rows = 0;
   for (const LanguageStep::ImageRows& rows : step.image_rows) {
     for (int64_t i = 0; i < rows.n_rows; ++i) {
-      if (step.token_ids.at(static_cast<size_t>(rows.first_row + i)) != -1) return wrong("image rows");
+      if (step.token_ids.at(static_cast<size_t>(rows.first_row + i)) != -1)
+        return wrong("image rows");
     }
     n_image_rows += static_cast<size_t>(rows.n_rows);
   }
@@ -334,7 +345,9 @@ FakeModel::FakeModel(FakeDevice& vision_device, FakeDevice& language_device, int
   model.language = std::move(lm);
 }
 
-PromptPart text_part(std::vector<int32_t> tokens) { return {.tokens = std::move(tokens)}; }
+PromptPart text_part(std::vector<int32_t> tokens) {
+  return {.tokens = std::move(tokens)};
+}
 PromptPart picture_part(uint64_t picture, int32_t n_rows) {
   return {.tokens = {}, .picture = picture, .n_rows = n_rows};
 }

@@ -1,8 +1,9 @@
 // A device, a tokenizer, a vision tower and a language model whose answers are known beforehand.
 //
-// The language model writes what it is given (token or picture row, and position) into the KV cache at the slots of
-// the step, reads every sequence's context back through its block table, and answers with a hash of what it read. A
-// wrong block table, slot, position or picture row, or a block that was overwritten, changes the answer.
+// The language model writes what it is given (token or picture row, and position) into the KV cache
+// at the slots of the step, reads every sequence's context back through its block table, and
+// answers with a hash of what it read. A wrong block table, slot, position or picture row, or a
+// block that was overwritten, changes the answer.
 #pragma once
 
 #include <atomic>
@@ -133,9 +134,9 @@ class FakeLanguage final : public LanguageModel {
   Gate gate;
   std::atomic<int> n_steps = 0;
   std::atomic<int> n_tokens = 0;
-  std::atomic<int> max_tokens_seen = 0;   // of one step
-  std::atomic<int> fail_step = -1;        // the step with this number fails
-  std::atomic<uint64_t> nan_seed = 0;     // a request with this seed gets logits that are not finite
+  std::atomic<int> max_tokens_seen = 0;  // of one step
+  std::atomic<int> fail_step = -1;       // the step with this number fails
+  std::atomic<uint64_t> nan_seed = 0;    // a request with this seed gets logits that are not finite
   std::function<void(const LanguageStep&)> on_step;  // lane thread; set before the first step
 
  private:
@@ -167,8 +168,8 @@ PromptPart text_part(std::vector<int32_t> tokens);
 PromptPart picture_part(uint64_t picture, int32_t n_rows);
 Prompt make_prompt(const std::vector<PromptPart>& parts, int32_t n_axes = 1);
 
-// The tokens that the language model gives one choice of the request, computed without an engine: no end token or
-// stop string is looked at.
+// The tokens that the language model gives one choice of the request, computed without an engine:
+// no end token or stop string is looked at.
 std::vector<SampledToken> expected_tokens(const GenerateRequest& request, int32_t choice, int32_t n,
                                           int32_t n_axes = 1);
 

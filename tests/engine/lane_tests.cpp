@@ -1,12 +1,12 @@
-// A lane executes its orders one after another, in order, on its own thread, and hands each back once.
-#include "engine/lane.h"
-
+// A lane executes its orders one after another, in order, on its own thread, and hands each back
+// once.
 #include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <stdexcept>
 
 #include "engine/engine_fixture.h"
 #include "engine/fakes.h"
+#include "engine/lane.h"
 
 using namespace hs;
 using namespace hs::test;

@@ -1,6 +1,5 @@
-// The scheduler's policy, shown by scripts of events and the orders that come back. No model, no thread, no time.
-#include "engine/scheduler.h"
-
+// The scheduler's policy, shown by scripts of events and the orders that come back. No model, no
+// thread, no time.
 #include <fmt/format.h>
 
 #include <boost/test/unit_test.hpp>
@@ -9,6 +8,7 @@
 #include <set>
 
 #include "engine/engine_fixture.h"
+#include "engine/scheduler.h"
 
 using namespace hs;
 
@@ -37,7 +37,10 @@ struct Script {
   // Prompts of different ids share nothing.
   void arrive(RequestId id, int32_t n_prompt, std::vector<PromptImage> images = {},
               int32_t n_choices = 1, int32_t max_tokens = 100) {
-    NewRequest request{.id = id, .prompt = {}, .images = std::move(images), .n_choices = n_choices,
+    NewRequest request{.id = id,
+                       .prompt = {},
+                       .images = std::move(images),
+                       .n_choices = n_choices,
                        .max_tokens = max_tokens};
     for (int32_t i = 0; i < n_prompt; ++i) {
       request.prompt.push_back(static_cast<int32_t>(id) * 1000 + i);
@@ -178,8 +181,7 @@ BOOST_AUTO_TEST_CASE(a_failed_picture_names_those_who_wait_for_it) {
   script.arrive(2, 20, {image_at(1, 8, 8)});
   script.arrive(3, 20, {image_at(1, 7, 8)});
   script.encode();
-  std::vector<RequestId> failed =
-      script.encode_done({ImageOutcome::kFailed, ImageOutcome::kOk});
+  std::vector<RequestId> failed = script.encode_done({ImageOutcome::kFailed, ImageOutcome::kOk});
   std::ranges::sort(failed);
   BOOST_TEST((failed == std::vector<RequestId>{1, 3}));
   for (const RequestId id : failed) script.scheduler.cancel(id);
@@ -260,7 +262,10 @@ BOOST_AUTO_TEST_CASE(further_choices_start_from_the_full_blocks_of_the_prompt) {
 
 BOOST_AUTO_TEST_CASE(a_running_prompt_takes_blocks_that_were_published_since) {
   Script script(config_of(100, 8));
-  NewRequest twin{.id = 1, .prompt = std::vector<int32_t>(17, 5), .images = {}, .n_choices = 1,
+  NewRequest twin{.id = 1,
+                  .prompt = std::vector<int32_t>(17, 5),
+                  .images = {},
+                  .n_choices = 1,
                   .max_tokens = 5};
   BOOST_REQUIRE(script.scheduler.arrived(twin));
   twin.id = 2;
@@ -298,8 +303,8 @@ BOOST_AUTO_TEST_CASE(what_a_bad_step_computed_is_not_used_again) {
   BOOST_TEST(script.scheduler.pool().n_held() == 0);
 }
 
-// Random events against random limits: the orders keep every promise, everybody is served in the end, and the same
-// events give the same orders.
+// Random events against random limits: the orders keep every promise, everybody is served in the
+// end, and the same events give the same orders.
 std::string random_run(uint32_t seed) {
   std::mt19937 random(seed);
   const auto draw = [&](uint32_t low, uint32_t high) {

@@ -19,6 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "text"
 
+
 class Generation(jinja2.ext.Extension):
     tags = {"generation"}
 
@@ -30,17 +31,23 @@ class Generation(jinja2.ext.Extension):
     def _render(self, caller):
         return caller()
 
+
 def raise_exception(message):
     raise jinja2.exceptions.TemplateError(message)
+
 
 def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
+
 def environment():
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+    env = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
+    )
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
     return env
+
 
 ENV = environment()
 
@@ -291,31 +298,111 @@ CHATS = [
     [{"role": "user", "content": "a"}, {"role": "assistant", "content": " b "}, {"role": "user", "content": "c"}],
     [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}],
     [{"role": "assistant", "content": "first"}],
-    [{"role": "system", "content": "s"}, {"role": "system", "content": "t"}, {"role": "user", "content": "u"}, {"role": "assistant", "content": "v"}],
+    [
+        {"role": "system", "content": "s"},
+        {"role": "system", "content": "t"},
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "v"},
+    ],
     [{"role": "user", "content": [IMAGE, {"type": "text", "text": "What is this?"}]}],
-    [{"role": "user", "content": [{"type": "text", "text": "one "}, IMAGE, {"type": "text", "text": " two"}, IMAGE, {"type": "text", "text": "three"}]}],
-    [{"role": "system", "content": [{"type": "text", "text": "A"}, {"type": "text", "text": "B"}]}, {"role": "user", "content": [{"type": "text", "text": "C"}]}],
-    [{"role": "user", "content": [IMAGE]}, {"role": "assistant", "content": [{"type": "text", "text": "A cat."}]}, {"role": "user", "content": [{"type": "text", "text": "Sure?"}]}],
+    [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "one "},
+                IMAGE,
+                {"type": "text", "text": " two"},
+                IMAGE,
+                {"type": "text", "text": "three"},
+            ],
+        }
+    ],
+    [
+        {"role": "system", "content": [{"type": "text", "text": "A"}, {"type": "text", "text": "B"}]},
+        {"role": "user", "content": [{"type": "text", "text": "C"}]},
+    ],
+    [
+        {"role": "user", "content": [IMAGE]},
+        {"role": "assistant", "content": [{"type": "text", "text": "A cat."}]},
+        {"role": "user", "content": [{"type": "text", "text": "Sure?"}]},
+    ],
     [{"role": "user", "content": "emoji 😀 中文 \u00e9 <|im_end|> </s> {{ x }} {% y %}"}],
-    [{"role": "user", "content": "<think>x</think>"}, {"role": "assistant", "content": "<think>\nwhy\n</think>\n\nok"}, {"role": "user", "content": "<tool_response>r</tool_response>"}],
-    [{"role": "user", "content": "w"}, {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"a": 1, "b": [1.5, None, True, "é\"\n"]}}}]}, {"role": "tool", "content": "42"}, {"role": "tool", "content": "43"}, {"role": "assistant", "content": "done"}],
+    [
+        {"role": "user", "content": "<think>x</think>"},
+        {"role": "assistant", "content": "<think>\nwhy\n</think>\n\nok"},
+        {"role": "user", "content": "<tool_response>r</tool_response>"},
+    ],
+    [
+        {"role": "user", "content": "w"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"type": "function", "function": {"name": "f", "arguments": {"a": 1, "b": [1.5, None, True, 'é"\n']}}}
+            ],
+        },
+        {"role": "tool", "content": "42"},
+        {"role": "tool", "content": "43"},
+        {"role": "assistant", "content": "done"},
+    ],
     [{"role": "user"}],
     [{"content": "x"}],
     [{"role": "narrator", "content": "odd"}],
 ]
-TOOLS = [{"type": "function", "function": {"name": "f", "description": "d <b> & 'q'", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "f",
+            "description": "d <b> & 'q'",
+            "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+        },
+    }
+]
+
 
 def contexts():
     for chat in CHATS:
         for generation in (True, False):
-            yield {"messages": chat, "add_generation_prompt": generation, "bos_token": "<s>", "eos_token": "</s>", "tools": None, "documents": None}
+            yield {
+                "messages": chat,
+                "add_generation_prompt": generation,
+                "bos_token": "<s>",
+                "eos_token": "</s>",
+                "tools": None,
+                "documents": None,
+            }
     yield {"messages": CHATS[5], "add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>", "tools": TOOLS}
-    yield {"messages": CHATS[16], "add_generation_prompt": True, "tools": TOOLS, "tools_in_user_message": False, "add_vision_id": True, "enable_thinking": False}
+    yield {
+        "messages": CHATS[16],
+        "add_generation_prompt": True,
+        "tools": TOOLS,
+        "tools_in_user_message": False,
+        "add_vision_id": True,
+        "enable_thinking": False,
+    }
     yield {"messages": CHATS[11], "add_generation_prompt": True, "add_vision_id": True}
     yield {}
 
-DATA = {"s": "Hello World", "t": "  spaced out\t\n", "e": "", "n": 7, "m": -3, "f": 2.5, "g": 1e20, "h": 0.1, "b": True, "z": None, "l": [3, 1, 2], "w": ["b", "A", "c", "a"],
-        "d": {"k": "v", "a": 1, "items": [1]}, "u": "\u00e9\u00df\u4e2d\U0001f600 \"q\" 'p' \\ \n", "o": [{"x": 1, "y": "b"}, {"x": 2, "y": "a"}, {"y": "c"}], "nested": {"a": {"b": ["c", {"d": 5}]}}}
+
+DATA = {
+    "s": "Hello World",
+    "t": "  spaced out\t\n",
+    "e": "",
+    "n": 7,
+    "m": -3,
+    "f": 2.5,
+    "g": 1e20,
+    "h": 0.1,
+    "b": True,
+    "z": None,
+    "l": [3, 1, 2],
+    "w": ["b", "A", "c", "a"],
+    "d": {"k": "v", "a": 1, "items": [1]},
+    "u": "\u00e9\u00df\u4e2d\U0001f600 \"q\" 'p' \\ \n",
+    "o": [{"x": 1, "y": "b"}, {"x": 2, "y": "a"}, {"y": "c"}],
+    "nested": {"a": {"b": ["c", {"d": 5}]}},
+}
 
 EXPRESSIONS = """
 1 + 2 * 3 - 4 ;; 7 // 2 ;; -7 // 2 ;; -7 % 3 ;; 7 % -3 ;; 7 / 2 ;; 2 ** 10 ;; 2 ** -1 ;; 1 / 3 ;; -n ;; +n ;; --n ;; 1.5 + 1 ;; 1e3 ;; 1.0 ;; 1e16 ;; 1e15
@@ -429,14 +516,24 @@ STATEMENTS = [
     "{% for i in l %}{% set ns = namespace(v=i) %}{{ ns.v }}{% endfor %}{{ ns is defined }}",
     "{% for i in l | reverse %}{{ i }}{% endfor %}{% for i in l[::-1] %}{{ i }}{{ loop.index }}{% endfor %}",
     "{% set messages = o[1:] %}{{ messages | length }}{{ o[0].x if o else '' }}",
-    "{{ x | nosuch }}", "{{ x is nosuch }}", "{% if %}{% endif %}", "{{ }}", "{% for %}{% endfor %}", "{{ 1 2 }}", "{% endfor %}", "{{ a. }}", "{{ [1, }}",
+    "{{ x | nosuch }}",
+    "{{ x is nosuch }}",
+    "{% if %}{% endif %}",
+    "{{ }}",
+    "{% for %}{% endfor %}",
+    "{{ 1 2 }}",
+    "{% endfor %}",
+    "{{ a. }}",
+    "{{ [1, }}",
 ]
+
 
 def run(source, context):
     try:
         return {"context": context, "output": ENV.from_string(source).render(**json.loads(json.dumps(context)))}
     except Exception as error:  # whatever a template may raise is an error of the template
         return {"context": context, "error": f"{type(error).__name__}: {error}"[:200]}
+
 
 def compiles(source):
     try:
@@ -445,13 +542,16 @@ def compiles(source):
     except jinja2.TemplateError:
         return False
 
+
 def sorted_keys(value):
     """Contexts reach the C++ test through a JSON library that sorts the keys of objects."""
     return json.loads(json.dumps(value, sort_keys=True))
 
+
 def expressions():
     """They stand between double semicolons or alone on a line."""
     return [e for line in EXPRESSIONS.strip().splitlines() for e in line.split(" ;; ")]
+
 
 def main() -> None:
     table = []
@@ -459,11 +559,19 @@ def main() -> None:
         table.append({"name": name, "template": source, "cases": [run(source, sorted_keys(c)) for c in contexts()]})
     for name in ("llava", "qwen"):
         source = json.loads((GOLDEN / name / "tokenizer_config.json").read_text())["chat_template"]
-        table.append({"name": f"demo {name}", "template": source, "cases": [run(source, sorted_keys(c)) for c in contexts()]})
+        table.append(
+            {"name": f"demo {name}", "template": source, "cases": [run(source, sorted_keys(c)) for c in contexts()]}
+        )
     for path in map(Path, sys.argv[1:]):
         source = path.read_text() if path.suffix == ".jinja" else json.loads(path.read_text()).get("chat_template")
         if source:
-            table.append({"name": path.parent.name, "template": source, "cases": [run(source, sorted_keys(c)) for c in contexts()]})
+            table.append(
+                {
+                    "name": path.parent.name,
+                    "template": source,
+                    "cases": [run(source, sorted_keys(c)) for c in contexts()],
+                }
+            )
     data = sorted_keys(DATA)
     refused = []
     for number, source in enumerate(["{{ " + e + " }}" for e in expressions()] + STATEMENTS):
@@ -475,6 +583,7 @@ def main() -> None:
     (GOLDEN / "template_cases.json").write_text(f"[\n{lines}\n]\n")
     (GOLDEN / "template_refused.json").write_text(json.dumps(refused, indent=0) + "\n")
     print(f"{sum(len(e['cases']) for e in table)} cases, {len(refused)} refused templates")
+
 
 if __name__ == "__main__":
     main()
