@@ -24,9 +24,10 @@ for binary in "$build"/tests/hs_test_*; do
   name=$(basename "$binary")
   report=$reports/$name.xml
   start=$SECONDS
-  "$binary" --logger=JUNIT,all,"$report" --logger=HRF,error,stdout --color_output=no --report_level=no --catch_system_errors=no
+  "$binary" --report_format=XML --report_level=short --report_sink="$report" --log_level=error --color_output=no \
+    --catch_system_errors=no
   status=$?
-  counts=$(python3 tests/support/count_junit.py "$report" 2>/dev/null) || counts="0 1"
+  counts=$(python3 tests/support/count_cases.py "$report" 2>/dev/null) || counts="0 1"
   read -r ok bad <<<"$counts"
   # A crash leaves no failed case in the report, but the run did fail.
   [ $status -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
@@ -45,7 +46,7 @@ if ! $cpp_only; then
     SERVER_BINARY=$PWD/$build/heteroserve build/venv/bin/python -m pytest -q --color=no -p no:cacheprovider \
       --junit-xml="$report" -o junit_family=xunit1 tests/end_to_end >"$reports/end_to_end.log" 2>&1
     status=$?
-    counts=$(python3 tests/support/count_junit.py "$report" 2>/dev/null) || counts="0 1"
+    counts=$(python3 tests/support/count_cases.py "$report" 2>/dev/null) || counts="0 1"
     read -r ok bad <<<"$counts"
     [ $status -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
     [ "$bad" -eq 0 ] || tail -n 120 "$reports/end_to_end.log"
