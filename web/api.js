@@ -70,6 +70,7 @@ export async function* ask({ model, question, pictureUrl, signal }) {
     body: JSON.stringify({
       model,
       messages: [{ role: "user", content }],
+      temperature: 0, // the likeliest answer, the same each time
       stream: true,
       stream_options: { include_usage: true },
     }),
