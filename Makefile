@@ -30,9 +30,9 @@ bench:  ## measure speed against this machine's limits; ends with one line of JS
 	@tools/build.sh release heteroserve hs_bench_engine
 	@tests/bench/run.sh build/release $(ARGS)
 
-lint:  ## formatting, static analysis, include direction, scripts, spelling
+lint:  ## formatting, include direction, sizes, scripts, spelling, static analysis (ARGS=--fast leaves that out)
 	@packaging/install-deps.sh --lint
-	@tools/lint.sh
+	@tools/lint.sh $(ARGS)
 
 fmt:  ## format the C++ sources in place
 	@packaging/install-deps.sh --lint
