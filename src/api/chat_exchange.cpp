@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kClientGoneStatus = 499;
 constexpr size_t kWarnedFieldsMax = 256;
+constexpr size_t kLoggedNameBytesMax = 128;
 
 std::string params_json(const GenerateRequest& generate, bool max_tokens_given) {
   std::string out = fmt::format(
@@ -103,7 +104,7 @@ void ChatExchange::start(HttpRequest request) {
 void ChatExchange::prepared(Job& job, const Status& ran) {
   job_.reset();
   PreparedChat& result = job.result;
-  row_.model = result.model;
+  row_.model = result.model.substr(0, kLoggedNameBytesMax);  // a client may name anything
   row_.stream = result.stream.stream;
   row_.n_images = result.images.n_images;
   row_.image_pixels = result.images.pixels;
@@ -234,8 +235,6 @@ void ChatExchange::on_done(const RequestUsage& usage, const RequestTimings& timi
 
   if (gone_) return finish(kClientGoneStatus, nullptr);
   if (error != nullptr) {
-    if (error->kind == ErrorKind::kInternal)
-      log_error("request {}: {}", request_id_, error->message);
     return answer_error(cancel_reason_ ? *cancel_reason_ : *error);
   }
   const std::string extra = with_timings_ ? timings_json(timings, row_.image_decode_us) : "";
@@ -287,6 +286,8 @@ void ChatExchange::end_stream(const RequestUsage& usage, std::string_view timing
 void ChatExchange::answer_error(const Error& error) {
   const int status = http_status(error);
   if (status == 503) core_.metrics.on_refused();
+  // The client is told no details of a fault of ours, so the journal must have them.
+  if (status == 500) log_error("request {}: {}", request_id_, error.message);
   if (stream_started_) {
     write(sse_event(error_json(error)));
     write(sse_event("[DONE]"));

@@ -25,6 +25,12 @@ bool is_id_character(char c) {
 
 }  // namespace
 
+// 127.a.b.c in digits: a name that only begins like one may resolve to anything.
+static bool is_loopback_ipv4(std::string_view host) {
+  return host.starts_with("127.") && std::ranges::count(host, '.') == 3 &&
+         std::ranges::all_of(host, [](char c) { return c == '.' || (c >= '0' && c <= '9'); });
+}
+
 bool is_loopback_host(std::string_view host) {
   const size_t colon = host.rfind(':');
   const size_t bracket = host.rfind(']');
@@ -33,7 +39,7 @@ bool is_loopback_host(std::string_view host) {
     if (!std::ranges::all_of(port, [](char c) { return c >= '0' && c <= '9'; })) return false;
     host = host.substr(0, colon);
   }
-  return equals_any_case(host, "localhost") || host == "127.0.0.1" || host == "[::1]";
+  return equals_any_case(host, "localhost") || host == "[::1]" || is_loopback_ipv4(host);
 }
 
 bool is_json_content_type(std::string_view content_type) {

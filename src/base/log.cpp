@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <span>
 #include <string>
 
 namespace hs {
@@ -34,6 +35,9 @@ void log_line(LogLevel level, std::string_view text) {
                                                      : "debug";
     line = fmt::format("heteroserve {}: {}\n", name, text);
   }
+  // Names that clients chose end up here: nothing in them may begin a line of its own.
+  for (char& c : std::span(line).first(line.size() - 1))
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
   // One write a line keeps lines of several threads apart.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }

@@ -9,12 +9,12 @@ namespace hs {
 BOOST_AUTO_TEST_SUITE(request_checks_tests)
 
 BOOST_AUTO_TEST_CASE(only_this_machines_own_names_are_loopback) {
-  for (const char* host :
-       {"localhost", "LocalHost:80", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8080"})
+  for (const char* host : {"localhost", "LocalHost:80", "127.0.0.1", "127.0.0.1:1", "[::1]",
+                           "[::1]:8080", "127.0.0.2:80"})
     BOOST_TEST(is_loopback_host(host), host);
   for (const char* host :
-       {"", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "127.0.0.2",
-        "::1", "localhost:80:80", "localhost:x", "[::1", "[::1]x"})
+       {"", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80",
+        "127.example.com", "::1", "localhost:80:80", "localhost:x", "[::1", "[::1]x"})
     BOOST_TEST(!is_loopback_host(host), host);
 }
 
