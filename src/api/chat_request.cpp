@@ -94,17 +94,17 @@ void read_modalities(ObjectReader& body) {
 
 }  // namespace
 
-Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits) {
+Status parse_chat_request(std::string_view body, const RequestLimits& limits,
+                          ChatRequest& request) {
   const Result<json> parsed = parse_json(body);
   if (!parsed) return std::unexpected(parsed.error());
-  return read_chat_request(*parsed, limits);
+  return read_chat_request(*parsed, limits, request);
 }
 
-Result<ChatRequest> read_chat_request(const json& value, const RequestLimits& limits) {
+Status read_chat_request(const json& value, const RequestLimits& limits, ChatRequest& request) {
   if (!value.is_object())
     return fail(ErrorKind::kInvalidArgument, "The body must be a JSON object.", "invalid_type");
   ObjectReader body(value, "");
-  ChatRequest request;
   if (const std::string* model = body.string("model"))
     request.model = *model;
   else
@@ -121,9 +121,9 @@ Result<ChatRequest> read_chat_request(const json& value, const RequestLimits& li
   refuse_unsupported(body);
   request.timings = body.boolean("timings").value_or(false);
   for (const char* name : kIgnored) body.any(name);
-  if (body.failed()) return std::unexpected(body.status().error());
+  if (body.failed()) return body.status();
   request.unknown_fields = body.unknown();
-  return request;
+  return {};
 }
 
 }  // namespace hs

@@ -61,8 +61,10 @@ struct ChatRequest {
   std::vector<std::string> unknown_fields;
 };
 
+// Fills in what it can also when it fails, because the log names the model of a refused request.
 // Errors: kInvalidArgument, and kUnsupported for what OpenAI has and this server does not yet.
-Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits);
-Result<ChatRequest> read_chat_request(const nlohmann::json& body, const RequestLimits& limits);
+Status parse_chat_request(std::string_view body, const RequestLimits& limits, ChatRequest& request);
+Status read_chat_request(const nlohmann::json& body, const RequestLimits& limits,
+                         ChatRequest& request);
 
 }  // namespace hs

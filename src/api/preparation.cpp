@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace hs {
 namespace {
@@ -67,18 +68,19 @@ void apply_sampling(const SamplingFields& fields, const ModelSpec& spec, uint64_
 }
 
 Status prepare(const PreparationInput& input, PreparedChat& prepared) {
-  const auto request = parse_chat_request(input.body, input.limits.request);
-  if (!request) return std::unexpected(request.error());
-  prepared.model = request->model;
-  prepared.stream = request->stream;
-  prepared.timings = request->timings;
-  prepared.unknown_fields = request->unknown_fields;
-  if (!input.model.has_name(request->model)) return std::unexpected(unknown_model(input.model));
-  if (const Status ids = check_stop_token_ids(request->sampling, *input.model.spec); !ids)
+  ChatRequest request;
+  const Status parsed = parse_chat_request(input.body, input.limits.request, request);
+  prepared.model = request.model;
+  prepared.stream = request.stream;
+  prepared.timings = request.timings;
+  prepared.unknown_fields = std::move(request.unknown_fields);
+  if (!parsed) return parsed;
+  if (!input.model.has_name(request.model)) return std::unexpected(unknown_model(input.model));
+  if (const Status ids = check_stop_token_ids(request.sampling, *input.model.spec); !ids)
     return ids;
-  auto prompt = build_prompt(*request, input, prepared.images);
+  auto prompt = build_prompt(request, input, prepared.images);
   if (!prompt) return std::unexpected(prompt.error());
-  apply_sampling(request->sampling, *input.model.spec, input.drawn_seed, prepared.generate);
+  apply_sampling(request.sampling, *input.model.spec, input.drawn_seed, prepared.generate);
   prepared.generate.prompt = *std::move(prompt);
   return {};
 }

@@ -280,6 +280,15 @@ BOOST_AUTO_TEST_CASE(an_unknown_model_is_404_with_the_served_names) {
   BOOST_TEST(chat({{"model", "alias"}})->status == 0);  // with the engine now
 }
 
+BOOST_AUTO_TEST_CASE(the_row_of_a_refused_request_names_its_model) {
+  BOOST_TEST(chat({{"temperature", 9}, {"stream", true}})->status == 400);
+  BOOST_REQUIRE(rows.size() == 1U);
+  BOOST_TEST(rows[0].status == 400);
+  BOOST_TEST(rows[0].model == "tiny");
+  BOOST_TEST(rows[0].stream);
+  BOOST_TEST(rows[0].error_code == "invalid_value");
+}
+
 BOOST_AUTO_TEST_CASE(stop_token_ids_outside_the_vocabulary_are_refused) {
   BOOST_TEST(error_of(*chat({{"stop_token_ids", {999'999}}}))["param"] == "stop_token_ids");
 }

@@ -9,15 +9,22 @@
 namespace hs {
 namespace {
 
+Result<ChatRequest> parse_body(std::string_view body, const RequestLimits& limits = {}) {
+  ChatRequest request;
+  if (Status parsed = parse_chat_request(body, limits, request); !parsed)
+    return std::unexpected(parsed.error());
+  return request;
+}
+
 // A request with `fields` after the two that must be there.
 Result<ChatRequest> parse(const std::string& fields) {
   const std::string body = R"({"model":"m","messages":[{"role":"user","content":"hi"}])" +
                            (fields.empty() ? "" : "," + fields) + "}";
-  return parse_chat_request(body, {});
+  return parse_body(body);
 }
 
 Result<ChatRequest> parse_messages(const std::string& messages) {
-  return parse_chat_request(R"({"model":"m","messages":)" + messages + "}", {.images_max = 2});
+  return parse_body(R"({"model":"m","messages":)" + messages + "}", {.images_max = 2});
 }
 
 struct Bad {
@@ -160,10 +167,21 @@ BOOST_AUTO_TEST_CASE(unknown_fields_are_listed_and_the_last_duplicate_counts) {
 }
 
 BOOST_AUTO_TEST_CASE(bodies_that_are_no_request) {
-  for (const char* body : {"[]", "null", "1", "\"x\""}) BOOST_TEST(!parse_chat_request(body, {}));
-  BOOST_TEST(parse_chat_request("{}", {}).error().param == "model");
-  BOOST_TEST(parse_chat_request(R"({"model":1})", {}).error().param == "model");
-  BOOST_TEST(parse_chat_request(R"({"model":"m"})", {}).error().param == "messages");
+  for (const char* body : {"[]", "null", "1", "\"x\""}) BOOST_TEST(!parse_body(body));
+  BOOST_TEST(parse_body("{}").error().param == "model");
+  BOOST_TEST(parse_body(R"({"model":1})").error().param == "model");
+  BOOST_TEST(parse_body(R"({"model":"m"})").error().param == "messages");
+}
+
+BOOST_AUTO_TEST_CASE(a_refused_request_still_tells_its_model_and_stream) {
+  for (const char* body :
+       {R"({"temperature":9,"stream":true,"model":"m","messages":[{"role":"user","content":"x"}]})",
+        R"({"model":"m","stream":true})", R"({"model":"m","stream":true,"messages":[{}]})"}) {
+    ChatRequest request;
+    BOOST_TEST(!parse_chat_request(body, {}, request), body);
+    BOOST_TEST(request.model == "m", body);
+    BOOST_TEST(request.stream.stream, body);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(wrong_messages_name_their_place) {

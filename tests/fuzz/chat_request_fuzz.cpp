@@ -9,14 +9,15 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  const auto request = hs::parse_chat_request(body, {.images_max = 3});
-  if (!request) {
-    HS_CHECK(!request.error().message.empty());
+  hs::ChatRequest request;
+  const hs::Status parsed = hs::parse_chat_request(body, {.images_max = 3}, request);
+  if (!parsed) {
+    HS_CHECK(!parsed.error().message.empty());
     return 0;
   }
-  HS_CHECK(!request->input.messages.empty());
-  HS_CHECK_LE(request->images.size(), 3U);
-  for (const std::string& stop : request->sampling.stops) HS_CHECK(!stop.empty());
-  if (request->sampling.max_tokens) HS_CHECK_GE(*request->sampling.max_tokens, 1);
+  HS_CHECK(!request.input.messages.empty());
+  HS_CHECK_LE(request.images.size(), 3U);
+  for (const std::string& stop : request.sampling.stops) HS_CHECK(!stop.empty());
+  if (request.sampling.max_tokens) HS_CHECK_GE(*request.sampling.max_tokens, 1);
   return 0;
 }
