@@ -105,8 +105,8 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   load.block_size = config.block_size;
   load.max_step_tokens = config.max_num_batched_tokens;
   load.max_model_len = config.max_model_len;
-  load.vision_device = loaded->device.get();
-  load.language_device = loaded->device.get();
+  load.vision_devices = {loaded->device.get()};
+  load.language_devices = {loaded->device.get()};
   auto model = load_model(load);
   if (!model) return std::unexpected(model.error());
   loaded->model = *std::move(model);

@@ -30,7 +30,6 @@ Error engine_error(std::string message) {
 struct EngineParts {
   EngineConfig config;  // resolved
   SchedulerConfig scheduling;
-  Buffer kv;
   std::unique_ptr<EmbeddingTransfer> embeddings;  // null without a vision tower
 };
 
@@ -66,7 +65,6 @@ class EngineImpl final : public Engine {
 
   const ModelSpec& spec_;
   const Tokenizer& tokenizer_;
-  LanguageModel& language_model_;
   EngineParts parts_;
   const Clock& clock_;
   std::function<void()> wake_;
@@ -103,7 +101,6 @@ EngineImpl::EngineImpl(Model& model, bool one_lane, EngineParts parts, const Clo
                        std::function<void()> wake)
     : spec_(model.spec),
       tokenizer_(model.prompts->tokenizer()),
-      language_model_(*model.language),
       parts_(std::move(parts)),
       clock_(clock),
       wake_(std::move(wake)),
@@ -111,8 +108,7 @@ EngineImpl::EngineImpl(Model& model, bool one_lane, EngineParts parts, const Clo
       step_builder_(spec_.kv_layout.block_size, spec_.n_position_axes, scheduler_.slots(),
                     parts_.embeddings.get()),
       completions_(wake_) {
-  spare_step_ = std::make_unique<StepWork>(language_model_, parts_.kv.data(),
-                                           int64_t{parts_.config.kv_blocks});
+  spare_step_ = std::make_unique<StepWork>(*model.languages.front());
   language_lane_ = std::make_unique<Lane>("language-lane", completions_, clock_);
   if (!one_lane) own_vision_lane_ = std::make_unique<Lane>("vision-lane", completions_, clock_);
   vision_lane_ = one_lane ? language_lane_.get() : own_vision_lane_.get();
@@ -519,21 +515,20 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, Device& vision_devi
   if (!resolved) return std::unexpected(resolved.error());
   EngineParts parts;
   parts.config = *resolved;
-  const bool vision = model.vision != nullptr;
+  const bool vision = !model.towers.empty();
   const bool one_device = &vision_device == &language_device;
   parts.scheduling = scheduler_config(*resolved, model.spec, vision, one_device);
 
-  Result<Buffer> kv = language_device.allocate(model.spec.kv_block_bytes() *
-                                               static_cast<size_t>(resolved->kv_blocks));
-  if (!kv) return std::unexpected(kv.error());
-  parts.kv = std::move(*kv);
+  if (Status status = model.languages.front()->allocate_kv(resolved->kv_blocks); !status) {
+    return std::unexpected(status.error());
+  }
   if (vision) {
     const EmbeddingTransfer::Options options{.dim = model.spec.dim,
                                              .n_rows = parts.scheduling.embedding_rows,
                                              .max_encode_rows = parts.scheduling.max_encode_rows,
                                              .n_buffers = kTransferBuffers};
     auto embeddings =
-        EmbeddingTransfer::create(*model.vision, vision_device, language_device, options);
+        EmbeddingTransfer::create(*model.towers.front(), vision_device, language_device, options);
     if (!embeddings) return std::unexpected(embeddings.error());
     parts.embeddings = std::move(*embeddings);
   }

@@ -52,10 +52,9 @@ class TransferWork final : public WorkOrder {
 // keep their memory.
 class StepWork final : public WorkOrder {
  public:
-  StepWork(LanguageModel& model, void* kv, int64_t n_blocks)
-      : model_(model), kv_(kv), n_blocks_(n_blocks) {}
+  explicit StepWork(LanguageModel& model) : model_(model) {}
   Kind kind() const override { return Kind::kStep; }
-  Status execute() override { return model_.step(step, kv_, n_blocks_, sampled); }
+  Status execute() override { return model_.step(step, sampled); }
 
   StepOrder order;
   LanguageStep step;
@@ -63,8 +62,6 @@ class StepWork final : public WorkOrder {
 
  private:
   LanguageModel& model_;
-  void* kv_;
-  int64_t n_blocks_;
 };
 
 }  // namespace hs

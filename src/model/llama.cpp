@@ -16,14 +16,6 @@ constexpr int64_t kLogitRows = 64;  // rows whose logits are in memory at one ti
 
 }  // namespace
 
-LlamaOptions llama_options(const LoadOptions& options, const ModelSpec& spec) {
-  return {.kv_dtype = spec.kv_layout.dtype,
-          .block_size = spec.kv_layout.block_size,
-          .max_step_tokens = options.max_step_tokens,
-          .max_model_len = spec.max_model_len,
-          .sampled_vocab = spec.vocab_size};
-}
-
 Llama::Llama(Device& device, const LlamaConfig& config, const LlamaOptions& options)
     : device_(&device), config_(config), options_(options) {
   layout_ = {options.kv_dtype, options.block_size, config.n_kv_heads, config.d_head};
@@ -117,11 +109,19 @@ Status Llama::allocate() {
   return {};
 }
 
-Status Llama::step(const LanguageStep& step, void* kv, int64_t n_blocks,
-                   std::span<SampledToken> out) {
+Status Llama::allocate_kv(int64_t n_blocks) {
+  auto kv = device_->allocate(static_cast<size_t>(config_.n_layers) *
+                              static_cast<size_t>(n_blocks) * layout_.block_bytes());
+  if (!kv) return std::unexpected(std::move(kv.error()));
+  kv_ = std::move(*kv);
+  n_kv_blocks_ = n_blocks;
+  return {};
+}
+
+Status Llama::step(const LanguageStep& step, std::span<SampledToken> out) {
   HS_CHECK_EQ(out.size(), step.sample_rows.size());
   HS_CHECK_EQ(step.sampling.size(), step.sample_rows.size());
-  const Matrix hidden = forward(step, kv, n_blocks);
+  const Matrix hidden = forward(step);
   for (int64_t first = 0; first < hidden.rows; first += kLogitRows) {
     const int64_t n = std::min(kLogitRows, hidden.rows - first);
     const auto at = static_cast<size_t>(first);
@@ -132,9 +132,8 @@ Status Llama::step(const LanguageStep& step, void* kv, int64_t n_blocks,
   return device_->sync();
 }
 
-Status Llama::logits(const LanguageStep& step, void* kv, int64_t n_blocks,
-                     std::vector<float>& logits) {
-  const Matrix hidden = forward(step, kv, n_blocks);
+Status Llama::logits(const LanguageStep& step, std::vector<float>& logits) {
+  const Matrix hidden = forward(step);
   const auto vocab = static_cast<size_t>(config_.vocab_rows);
   logits.resize(static_cast<size_t>(hidden.rows) * vocab);
   for (int64_t first = 0; first < hidden.rows; first += kLogitRows) {
@@ -146,13 +145,14 @@ Status Llama::logits(const LanguageStep& step, void* kv, int64_t n_blocks,
   return device_->sync();
 }
 
-Matrix Llama::forward(const LanguageStep& step, void* kv, int64_t n_blocks) {
+Matrix Llama::forward(const LanguageStep& step) {
+  HS_CHECK(kv_.data() != nullptr);
   HS_CHECK_GT(step.token_ids.size(), size_t{0});
   inputs_.upload(*device_, step);
   Matrix hidden = embed(step);
-  const size_t layer_bytes = static_cast<size_t>(n_blocks) * layout_.block_bytes();
+  const size_t layer_bytes = static_cast<size_t>(n_kv_blocks_) * layout_.block_bytes();
   for (size_t i = 0; i < layers_.size(); ++i) {
-    void* layer_kv = static_cast<std::byte*>(kv) + i * layer_bytes;
+    void* layer_kv = kv_.as<std::byte>() + i * layer_bytes;
     append_kv(layers_[i], hidden, layer_kv);
     const bool last = i + 1 == layers_.size();
     if (last && step.sample_rows.empty()) break;  // this step only fills the cache
@@ -231,6 +231,34 @@ Matrix Llama::keep_sample_rows(Matrix rows, int64_t n_samples, Scratch& scratch)
   device_->ops().gather_rows(rows, inputs_.sample_rows(), kept);
   device_->ops().copy(kept, front);
   return front;
+}
+
+namespace {
+
+LlamaOptions llama_options(const LoadOptions& options, const ModelSpec& spec) {
+  return {.kv_dtype = spec.kv_layout.dtype,
+          .block_size = spec.kv_layout.block_size,
+          .max_step_tokens = options.max_step_tokens,
+          .max_model_len = spec.max_model_len,
+          .sampled_vocab = spec.vocab_size};
+}
+
+}  // namespace
+
+Status load_languages(const Checkpoint& checkpoint, const LoadOptions& options,
+                      const LlamaConfig& config, Model& model) {
+  HS_CHECK(!options.language_devices.empty());
+  for (Device* device : options.language_devices) {
+    WeightLoader weights(checkpoint, *device, options.dtype);
+    auto language = Llama::load(weights, *device, config, llama_options(options, model.spec));
+    if (!language) return std::unexpected(std::move(language.error()));
+    model.spec.language_bytes = weights.weight_bytes();
+    model.spec.prefill_weight_bytes = (*language)->layer_weight_bytes();
+    model.spec.step_weight_bytes =
+        (*language)->layer_weight_bytes() + (*language)->head_weight_bytes();
+    model.languages.push_back(std::move(*language));
+  }
+  return {};
 }
 
 }  // namespace hs

@@ -23,8 +23,6 @@ struct LlamaOptions {
   int32_t sampled_vocab = 0;  // ids below this may be sampled
 };
 
-LlamaOptions llama_options(const LoadOptions& options, const ModelSpec& spec);
-
 class Llama final : public LanguageModel {
  public:
   // Weight names: embed_tokens, layers.N..., norm, lm_head. Errors: what the weights lack.
@@ -32,10 +30,9 @@ class Llama final : public LanguageModel {
                                              const LlamaConfig& config,
                                              const LlamaOptions& options);
 
-  Status step(const LanguageStep& step, void* kv, int64_t n_blocks,
-              std::span<SampledToken> out) override;
-  Status logits(const LanguageStep& step, void* kv, int64_t n_blocks,
-                std::vector<float>& logits) override;
+  Status allocate_kv(int64_t n_blocks) override;
+  Status step(const LanguageStep& step, std::span<SampledToken> out) override;
+  Status logits(const LanguageStep& step, std::vector<float>& logits) override;
   const KvLayout& kv_layout() const { return layout_; }
   // Bytes of the layers' weights, and of the output matrix: what a decode step reads.
   size_t layer_weight_bytes() const { return layer_weight_bytes_; }
@@ -55,7 +52,7 @@ class Llama final : public LanguageModel {
   void load_weights(WeightLoader& weights);
   Status allocate();
   // Hidden states of the sample rows after the last layer, (n_samples, dim).
-  Matrix forward(const LanguageStep& step, void* kv, int64_t n_blocks);
+  Matrix forward(const LanguageStep& step);
   Matrix embed(const LanguageStep& step);
   void append_kv(const Layer& layer, Matrix hidden, void* kv);
   Matrix attention(Matrix hidden, const void* kv);
@@ -67,6 +64,8 @@ class Llama final : public LanguageModel {
   LlamaConfig config_;
   LlamaOptions options_;
   KvLayout layout_;
+  Buffer kv_;  // (n_layers, n_blocks) blocks
+  int64_t n_kv_blocks_ = 0;
 
   OwnedTable embed_tokens_;
   std::vector<Layer> layers_;
@@ -84,5 +83,9 @@ class Llama final : public LanguageModel {
   Scratch gate_up_;   // (max_step_tokens, 2 * ff_dim)
   Scratch logits_;    // (kLogitRows, vocab_rows)
 };
+
+// A Llama on each of the language devices, and what the spec says of its weights.
+Status load_languages(const Checkpoint& checkpoint, const LoadOptions& options,
+                      const LlamaConfig& config, Model& model);
 
 }  // namespace hs

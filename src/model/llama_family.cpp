@@ -11,7 +11,6 @@ namespace hs {
 
 Result<Model> load_llama_family(const FamilyInput& input) {
   const LoadOptions& options = input.options;
-  HS_CHECK(options.language_device != nullptr);
   std::optional<Error> error;
   FieldReader reader("config.json", input.config, error);
   const LlamaConfig config = read_llama_config(reader);
@@ -28,15 +27,9 @@ Result<Model> load_llama_family(const FamilyInput& input) {
 
   Model model;
   model.spec = std::move(*spec);
-  WeightLoader weights(*checkpoint, *options.language_device, options.dtype);
-  auto language =
-      Llama::load(weights, *options.language_device, config, llama_options(options, model.spec));
-  if (!language) return std::unexpected(std::move(language.error()));
-  model.spec.prefill_weight_bytes = (*language)->layer_weight_bytes();
-  model.spec.step_weight_bytes =
-      (*language)->layer_weight_bytes() + (*language)->head_weight_bytes();
-  model.spec.weight_bytes = weights.weight_bytes();
-  model.language = std::move(*language);
+  if (auto status = load_languages(*checkpoint, options, config, model); !status) {
+    return std::unexpected(std::move(status.error()));
+  }
   model.prompts = make_text_prompt_builder(std::move(*text));
   return model;
 }

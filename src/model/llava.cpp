@@ -260,7 +260,6 @@ std::string canonical_llava_name(std::string_view stored) {
 
 Result<Model> load_llava_family(const FamilyInput& input) {
   const LoadOptions& options = input.options;
-  HS_CHECK(options.language_device != nullptr && options.vision_device != nullptr);
   std::optional<Error> error;
   FieldReader reader("config.json", input.config, error);
   const LlavaConfig config = read_llava_config(reader);
@@ -280,20 +279,16 @@ Result<Model> load_llava_family(const FamilyInput& input) {
   Model model;
   model.spec = std::move(*spec);
   model.spec.has_vision = true;
-  WeightLoader vision_weights(*checkpoint, *options.vision_device, options.dtype);
-  auto vision =
-      LlavaVision::load(vision_weights, *options.vision_device, config, options.max_encode_images);
-  if (!vision) return std::unexpected(std::move(vision.error()));
-  WeightLoader text_weights(*checkpoint, *options.language_device, options.dtype);
-  auto language = Llama::load(text_weights, *options.language_device, config.text,
-                              llama_options(options, model.spec));
-  if (!language) return std::unexpected(std::move(language.error()));
-  model.spec.prefill_weight_bytes = (*language)->layer_weight_bytes();
-  model.spec.step_weight_bytes =
-      (*language)->layer_weight_bytes() + (*language)->head_weight_bytes();
-  model.spec.weight_bytes = vision_weights.weight_bytes() + text_weights.weight_bytes();
-  model.vision = std::move(*vision);
-  model.language = std::move(*language);
+  for (Device* device : options.vision_devices) {
+    WeightLoader weights(*checkpoint, *device, options.dtype);
+    auto tower = LlavaVision::load(weights, *device, config, options.max_encode_images);
+    if (!tower) return std::unexpected(std::move(tower.error()));
+    model.spec.tower_bytes = weights.weight_bytes();
+    model.towers.push_back(std::move(*tower));
+  }
+  if (auto status = load_languages(*checkpoint, options, config.text, model); !status) {
+    return std::unexpected(std::move(status.error()));
+  }
   model.prompts =
       std::make_unique<LlavaPrompts>(std::move(*text), config, processor->preprocessing);
   return model;

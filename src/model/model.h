@@ -35,7 +35,8 @@ struct ModelSpec {
   bool has_vision = false;
   int32_t n_position_axes = 1;  // 3 with M-RoPE
   KvLayout kv_layout;           // of one layer; block_size as given at load
-  size_t weight_bytes = 0;      // on the devices
+  size_t tower_bytes = 0;       // weights of one tower with its projector
+  size_t language_bytes = 0;    // weights of one language model
   size_t step_weight_bytes =
       0;  // language weights a decode step reads: everything but the embedding table
   size_t prefill_weight_bytes =
@@ -111,15 +112,15 @@ struct LanguageStep {
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
-  // Runs the step against `kv` (n_layers caches, one after another, each n_blocks blocks) and
-  // samples. `out` has the size of step.sample_rows. REQUIRES: n_tokens <= max_step_tokens of the
-  // load options.
-  virtual Status step(const LanguageStep& step, void* kv, int64_t n_blocks,
-                      std::span<SampledToken> out) = 0;
+  // The KV cache: n_layers caches of n_blocks blocks each, empty. Before the first step; a second
+  // call replaces the cache.
+  virtual Status allocate_kv(int64_t n_blocks) = 0;
+  // Runs the step and samples. `out` has the size of step.sample_rows. REQUIRES: n_tokens <=
+  // max_step_tokens of the load options.
+  virtual Status step(const LanguageStep& step, std::span<SampledToken> out) = 0;
   // For tests and references: the last hidden states (n_tokens, dim) and logits (sample_rows, vocab
   // rows) of the step.
-  virtual Status logits(const LanguageStep& step, void* kv, int64_t n_blocks,
-                        std::vector<float>& logits) = 0;
+  virtual Status logits(const LanguageStep& step, std::vector<float>& logits) = 0;
 };
 
 struct LoadOptions {
@@ -129,15 +130,17 @@ struct LoadOptions {
   int32_t max_step_tokens = 512;      // sizes the work area of the language model
   int32_t max_encode_images = 4;      // pictures in one encode() call
   int32_t max_model_len = 0;          // positions to prepare for; 0 = all that the model has
-  Device* vision_device = nullptr;    // must outlive the model
-  Device* language_device = nullptr;  // may be the same device
+  // One tower, and one language model, is loaded on each of these; the devices must outlive the
+  // model, and may stand in both lists.
+  std::vector<Device*> vision_devices = {};
+  std::vector<Device*> language_devices = {};
 };
 
 struct Model {
   ModelSpec spec;
   std::unique_ptr<PromptBuilder> prompts;
-  std::unique_ptr<VisionModel> vision;  // null for a text-only model
-  std::unique_ptr<LanguageModel> language;
+  std::vector<std::unique_ptr<VisionModel>> towers;  // as vision_devices; empty: text only
+  std::vector<std::unique_ptr<LanguageModel>> languages;  // as language_devices
 };
 
 // Reads a Hugging Face checkpoint directory. Errors name the file and what is wrong with it.

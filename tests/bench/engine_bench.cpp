@@ -92,7 +92,7 @@ class Bench {
     hs::LoadOptions load;
     load.path = options.model;
     load.dtype = options.dtype;
-    load.vision_device = load.language_device = device_.get();
+    load.vision_devices = load.language_devices = {device_.get()};
     model_ = must(hs::load_model(load));
     hs::EngineConfig config;
     config.kv_blocks = 1024;
@@ -274,7 +274,7 @@ int run_bench(const Options& options) {
                  weights_per_byte / (limits.gemm_gflop_s * 1e9),
              "");
   const double kv_mib = static_cast<double>(spec.kv_block_bytes()) * bench.kv_blocks() / 1048576.0;
-  const double weight_mib = static_cast<double>(spec.weight_bytes) / 1048576.0;
+  const double weight_mib = static_cast<double>(spec.tower_bytes + spec.language_bytes) / 1048576.0;
   const double resident_mib = static_cast<double>(resident_bytes()) / 1048576.0;
   report.add("resident_mib", resident_mib, "MiB");
   report.add("resident_beyond_weights_and_kv_mib", resident_mib - kv_mib - weight_mib, "MiB");

@@ -26,8 +26,8 @@ struct DemoModel {
     language_device = two_devices ? other_device.get() : vision_device.get();
     auto loaded = load_model({.path = kDemo / "llava",
                               .dtype = dtype,
-                              .vision_device = vision_device.get(),
-                              .language_device = language_device});
+                              .vision_devices = {vision_device.get()},
+                              .language_devices = {language_device}});
     BOOST_REQUIRE_MESSAGE(loaded, (loaded ? "" : loaded.error().message));
     model = std::move(*loaded);
   }

@@ -203,14 +203,14 @@ Status FakeVision::encode(std::span<const ImagePatches* const> images, Matrix ou
 
 // ---- language
 
-uint64_t* FakeLanguage::cell(void* kv, int64_t slot) const {
+uint64_t* FakeLanguage::cell(int64_t slot) const {
   const int64_t index = layout_.key_index(slot / layout_.block_size, 0,
                                           static_cast<int32_t>(slot % layout_.block_size));
-  return reinterpret_cast<uint64_t*>(static_cast<float*>(kv) + index);
+  return reinterpret_cast<uint64_t*>(static_cast<float*>(kv_data_) + index);
 }
 
 // The promises of LanguageStep.
-Status FakeLanguage::check(const LanguageStep& step, int64_t n_blocks, size_t n_out) const {
+Status FakeLanguage::check(const LanguageStep& step, size_t n_out) const {
   const size_t n_tokens_here = step.token_ids.size();
   const size_t n_seqs = step.context_lens.size();
   const auto wrong = [](std::string_view what) {
@@ -240,7 +240,7 @@ Status FakeLanguage::check(const LanguageStep& step, int64_t n_blocks, size_t n_
       if (index / layout_.block_size >= step.block_table_stride) return wrong("short block table");
       const int64_t block = table[index / layout_.block_size];
       const int64_t slot = step.slots[static_cast<size_t>(step.cu_query[s] + i)];
-      if (block < 0 || block >= n_blocks) return wrong("block id");
+      if (block < 0 || block >= n_blocks_) return wrong("block id");
       if (slot != block * layout_.block_size + index % layout_.block_size) return wrong("slot");
       if (!written.insert(slot).second) return wrong("a slot is written twice");
     }
@@ -259,10 +259,10 @@ Status FakeLanguage::check(const LanguageStep& step, int64_t n_blocks, size_t n_
   return {};
 }
 
-void FakeLanguage::write(const LanguageStep& step, void* kv) const {
+void FakeLanguage::write(const LanguageStep& step) const {
   const size_t n = step.token_ids.size();
   for (size_t i = 0; i < n; ++i) {
-    uint64_t* out = cell(kv, step.slots[i]);
+    uint64_t* out = cell(step.slots[i]);
     out[0] = text_content(step.token_ids[i]);
     out[1] = 0;
     for (int32_t axis = 0; axis < n_axes_; ++axis) {
@@ -272,12 +272,12 @@ void FakeLanguage::write(const LanguageStep& step, void* kv) const {
   for (const LanguageStep::ImageRows& rows : step.image_rows) {
     for (int64_t i = 0; i < rows.n_rows; ++i) {
       const float* row = static_cast<const float*>(rows.rows) + i * kDim;
-      cell(kv, step.slots[static_cast<size_t>(rows.first_row + i)])[0] = row_content(row);
+      cell(step.slots[static_cast<size_t>(rows.first_row + i)])[0] = row_content(row);
     }
   }
 }
 
-uint64_t FakeLanguage::context_hash(const LanguageStep& step, void* kv, size_t sequence,
+uint64_t FakeLanguage::context_hash(const LanguageStep& step, size_t sequence,
                                     int32_t length) const {
   const int32_t* table =
       step.block_tables.data() + sequence * static_cast<size_t>(step.block_table_stride);
@@ -285,14 +285,22 @@ uint64_t FakeLanguage::context_hash(const LanguageStep& step, void* kv, size_t s
   for (int32_t i = 0; i < length; ++i) {
     const int64_t slot =
         int64_t{table[i / layout_.block_size]} * layout_.block_size + i % layout_.block_size;
-    const uint64_t* values = cell(kv, slot);
+    const uint64_t* values = cell(slot);
     h = add_to_context(h, {values[0], values[1]});
   }
   return h;
 }
 
-Status FakeLanguage::step(const LanguageStep& step, void* kv, int64_t n_blocks,
-                          std::span<SampledToken> out) {
+Status FakeLanguage::allocate_kv(int64_t n_blocks) {
+  Result<Buffer> kv = device_.allocate(static_cast<size_t>(n_blocks) * layout_.block_bytes());
+  if (!kv) return std::unexpected(kv.error());
+  kv_ = std::move(*kv);
+  kv_data_ = kv_.data();
+  n_blocks_ = n_blocks;
+  return {};
+}
+
+Status FakeLanguage::step(const LanguageStep& step, std::span<SampledToken> out) {
   const FakeDevice::Busy busy(device_);
   if (on_step) on_step(step);
   gate.pass();
@@ -300,14 +308,14 @@ Status FakeLanguage::step(const LanguageStep& step, void* kv, int64_t n_blocks,
   n_tokens += n;
   max_tokens_seen = std::max(max_tokens_seen.load(), n);
   if (n_steps++ == fail_step) return fail(ErrorKind::kUnavailable, "the fake device is lost");
-  if (Status status = check(step, n_blocks, out.size()); !status) return status;
-  write(step, kv);
+  if (Status status = check(step, out.size()); !status) return status;
+  write(step);
   for (size_t i = 0; i < step.sample_rows.size(); ++i) {
     const int32_t row = step.sample_rows[i];
     const auto after = std::ranges::upper_bound(step.cu_query, row);
     const auto sequence = static_cast<size_t>(after - step.cu_query.begin()) - 1;
     const int32_t length = step.context_lens[sequence] - (step.cu_query[sequence + 1] - 1 - row);
-    out[i] = sample(context_hash(step, kv, sequence, length), step.sampling[i]);
+    out[i] = sample(context_hash(step, sequence, length), step.sampling[i]);
     if (nan_seed != 0 && step.sampling[i].seed == nan_seed) {
       out[i].non_finite = true;
       out[i].id = 0;
@@ -316,7 +324,7 @@ Status FakeLanguage::step(const LanguageStep& step, void* kv, int64_t n_blocks,
   return {};
 }
 
-Status FakeLanguage::logits(const LanguageStep&, void*, int64_t, std::vector<float>&) {
+Status FakeLanguage::logits(const LanguageStep&, std::vector<float>&) {
   return fail(ErrorKind::kUnsupported, "the fake model has no logits");
 }
 
@@ -338,11 +346,11 @@ FakeModel::FakeModel(FakeDevice& vision_device, FakeDevice& language_device, int
   if (with_vision) {
     auto tower = std::make_unique<FakeVision>(vision_device);
     vision = tower.get();
-    model.vision = std::move(tower);
+    model.towers.push_back(std::move(tower));
   }
   auto lm = std::make_unique<FakeLanguage>(language_device, spec.kv_layout, n_axes);
   language = lm.get();
-  model.language = std::move(lm);
+  model.languages.push_back(std::move(lm));
 }
 
 PromptPart text_part(std::vector<int32_t> tokens) {

@@ -127,9 +127,9 @@ class FakeLanguage final : public LanguageModel {
  public:
   FakeLanguage(FakeDevice& device, KvLayout layout, int32_t n_axes)
       : device_(device), layout_(layout), n_axes_(n_axes) {}
-  Status step(const LanguageStep& step, void* kv, int64_t n_blocks,
-              std::span<SampledToken> out) override;
-  Status logits(const LanguageStep&, void*, int64_t, std::vector<float>&) override;
+  Status allocate_kv(int64_t n_blocks) override;
+  Status step(const LanguageStep& step, std::span<SampledToken> out) override;
+  Status logits(const LanguageStep&, std::vector<float>&) override;
 
   Gate gate;
   std::atomic<int> n_steps = 0;
@@ -140,14 +140,17 @@ class FakeLanguage final : public LanguageModel {
   std::function<void(const LanguageStep&)> on_step;  // lane thread; set before the first step
 
  private:
-  Status check(const LanguageStep& step, int64_t n_blocks, size_t n_out) const;
-  uint64_t* cell(void* kv, int64_t slot) const;
-  void write(const LanguageStep& step, void* kv) const;
-  uint64_t context_hash(const LanguageStep& step, void* kv, size_t sequence, int32_t length) const;
+  Status check(const LanguageStep& step, size_t n_out) const;
+  uint64_t* cell(int64_t slot) const;
+  void write(const LanguageStep& step) const;
+  uint64_t context_hash(const LanguageStep& step, size_t sequence, int32_t length) const;
 
   FakeDevice& device_;
   KvLayout layout_;
   int32_t n_axes_;
+  Buffer kv_;
+  void* kv_data_ = nullptr;
+  int64_t n_blocks_ = 0;
 };
 
 struct FakeModel {

@@ -26,8 +26,8 @@ Loaded load_demo(const std::string& backend, DType dtype) {
   auto model = load_model({.path = demo_model_dir(),
                            .dtype = dtype,
                            .max_step_tokens = 256,
-                           .vision_device = loaded.device.get(),
-                           .language_device = loaded.device.get()});
+                           .vision_devices = {loaded.device.get()},
+                           .language_devices = {loaded.device.get()}});
   BOOST_REQUIRE_MESSAGE(model.has_value(), message_of(model));
   loaded.model = std::move(*model);
   return loaded;

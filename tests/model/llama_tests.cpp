@@ -28,7 +28,7 @@ struct RandomLlama {
                               .dtype = dtype,
                               .block_size = 8,
                               .max_step_tokens = 256,
-                              .language_device = device.get()});
+                              .language_devices = {device.get()}});
     BOOST_REQUIRE_MESSAGE(loaded.has_value(), message_of(loaded));
     model = std::move(*loaded);
   }
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(ids_beyond_the_tokenizer_are_never_sampled) {
 BOOST_AUTO_TEST_CASE(pictures_are_refused_by_a_text_model) {
   RandomLlama llama(nlohmann::json::object(), "cpu", DType::kF32);
   BOOST_TEST(!llama.model.spec.has_vision);
-  BOOST_TEST((llama.model.vision == nullptr));
+  BOOST_TEST((llama.model.towers.empty()));
   ChatInput input;
   input.messages.push_back(
       {"user", {{ChatPart::Kind::kImage, ""}, {ChatPart::Kind::kText, "what is it?"}}});

@@ -29,8 +29,8 @@ struct DemoCopy {
                        .dtype = dtype,
                        .max_step_tokens = 128,
                        .max_encode_images = 1,
-                       .vision_device = device.get(),
-                       .language_device = device.get()});
+                       .vision_devices = {device.get()},
+                       .language_devices = {device.get()}});
   }
   std::filesystem::path file(const std::string& name) const { return dir.path() / name; }
   std::string failure() {
@@ -530,8 +530,8 @@ BOOST_AUTO_TEST_CASE(length_may_be_lowered_but_not_raised) {
   LoadOptions options{.path = demo.dir.path(),
                       .dtype = DType::kF32,
                       .max_model_len = 512,
-                      .vision_device = demo.device.get(),
-                      .language_device = demo.device.get()};
+                      .vision_devices = {demo.device.get()},
+                      .language_devices = {demo.device.get()}};
   const auto lower = load_model(options);
   BOOST_REQUIRE_MESSAGE(lower.has_value(), message_of(lower));
   BOOST_TEST(lower->spec.max_model_len == 512);
@@ -549,17 +549,16 @@ BOOST_AUTO_TEST_CASE(nothing_is_allocated_after_load) {
                            .dtype = DType::kF32,
                            .max_step_tokens = 128,
                            .max_encode_images = 1,
-                           .vision_device = &device,
-                           .language_device = &device});
+                           .vision_devices = {&device},
+                           .language_devices = {&device}});
   BOOST_REQUIRE_MESSAGE(model.has_value(), message_of(model));
-  auto kv = device.allocate(model->spec.kv_block_bytes() * 8);
+  BOOST_REQUIRE(model->languages.front()->allocate_kv(8).has_value());
   auto rows = device.allocate(64 * 192 * sizeof(float));
-  BOOST_REQUIRE(kv.has_value());
   BOOST_REQUIRE(rows.has_value());
   const auto before = device.n_allocations();
   const auto image = some_patches();
   const ImagePatches* images[] = {image.get()};
-  BOOST_TEST(model->vision->encode(images, {rows->data(), DType::kF32, 64, 192, 192}).has_value());
+  BOOST_TEST(model->towers.front()->encode(images, {rows->data(), DType::kF32, 64, 192, 192}).has_value());
   LanguageStep step;
   step.token_ids = {1, -1, 5};
   step.positions = {0, 1, 2};
@@ -572,7 +571,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_allocated_after_load) {
   step.sample_rows = {2};
   step.sampling = {{.temperature = 0.0F}};
   std::vector<SampledToken> out(1);
-  BOOST_TEST(model->language->step(step, kv->data(), 8, out).has_value());
+  BOOST_TEST(model->languages.front()->step(step, out).has_value());
   BOOST_TEST(device.n_allocations() == before);
 }
 

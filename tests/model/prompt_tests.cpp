@@ -27,8 +27,8 @@ struct Fixture {
                               .dtype = DType::kBF16,
                               .max_step_tokens = 64,
                               .max_encode_images = 1,
-                              .vision_device = device.get(),
-                              .language_device = device.get()});
+                              .vision_devices = {device.get()},
+                              .language_devices = {device.get()}});
     BOOST_REQUIRE_MESSAGE(loaded.has_value(), message_of(loaded));
     model = std::move(*loaded);
   }
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(preprocessing_gives_the_towers_grid) {
     BOOST_TEST(patches->grid_height == 8);
     BOOST_TEST(patches->patch_dim == 588);
     BOOST_TEST(patches->data.size() == 64U * 588);
-    BOOST_TEST(model.vision->tokens_of(*patches) == 64);
+    BOOST_TEST(model.towers.front()->tokens_of(*patches) == 64);
   }
 }
 

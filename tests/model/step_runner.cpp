@@ -36,8 +36,8 @@ void add_image_rows(const StepRunner::Sequence& sequence, int64_t first, int64_t
 }  // namespace
 
 StepRunner::StepRunner(Model& model, Device& device, int64_t n_blocks)
-    : model_(&model), device_(&device), n_blocks_(n_blocks) {
-  kv_ = must(device.allocate(model.spec.kv_block_bytes() * static_cast<size_t>(n_blocks)));
+    : model_(&model), device_(&device) {
+  HS_CHECK(model.languages.front()->allocate_kv(n_blocks).has_value());
   for (int64_t i = 0; i < n_blocks; ++i) free_.push_back(static_cast<int32_t>(i));
   std::shuffle(free_.begin(), free_.end(), std::mt19937(1));
 }
@@ -102,7 +102,7 @@ LanguageStep StepRunner::plan(const std::vector<Share>& shares) {
 void StepRunner::step(const std::vector<Share>& shares) {
   const LanguageStep step = plan(shares);
   std::vector<SampledToken> out(step.sample_rows.size());
-  HS_CHECK(model_->language->step(step, kv_.data(), n_blocks_, out).has_value());
+  HS_CHECK(model_->languages.front()->step(step, out).has_value());
   size_t next = 0;
   for (const auto& [sequence, n] : shares) {
     if (sequence->n_cached == std::ssize(sequence->tokens))
@@ -112,7 +112,7 @@ void StepRunner::step(const std::vector<Share>& shares) {
 
 std::vector<float> StepRunner::logits(const std::vector<Share>& shares) {
   std::vector<float> logits;
-  HS_CHECK(model_->language->logits(plan(shares), kv_.data(), n_blocks_, logits).has_value());
+  HS_CHECK(model_->languages.front()->logits(plan(shares), logits).has_value());
   return logits;
 }
 
@@ -125,11 +125,11 @@ void StepRunner::generate(Sequence& sequence, int64_t n, int64_t chunk) {
 std::vector<float> encode_images(Model& model, Device& device,
                                  std::span<const ImagePatches* const> images) {
   int64_t rows = 0;
-  for (const auto* image : images) rows += model.vision->tokens_of(*image);
+  for (const auto* image : images) rows += model.towers.front()->tokens_of(*image);
   const auto n = static_cast<size_t>(rows * model.spec.dim);
   Buffer buffer = must(device.allocate(n * sizeof(float)));
   const Matrix out{buffer.data(), DType::kF32, rows, model.spec.dim, model.spec.dim};
-  HS_CHECK(model.vision->encode(images, out).has_value());
+  HS_CHECK(model.towers.front()->encode(images, out).has_value());
   std::vector<float> values(n);
   device.download(buffer.data(), values.data(), n * sizeof(float));
   HS_CHECK(device.sync().has_value());

@@ -49,8 +49,6 @@ class StepRunner {
 
   Model* model_;
   Device* device_;
-  int64_t n_blocks_;
-  Buffer kv_;
   std::vector<int32_t> free_;
 };
 

@@ -25,8 +25,8 @@ bool check_checkpoint(const std::filesystem::path& dir, Device& device) {
   auto model = load_model({.path = dir,
                            .dtype = DType::kF32,
                            .max_step_tokens = 2048,
-                           .vision_device = &device,
-                           .language_device = &device});
+                           .vision_devices = {&device},
+                           .language_devices = {&device}});
   if (!model) {
     fmt::print("FAIL {}: {}\n", dir.filename().string(), model.error().message);
     return false;
