@@ -18,7 +18,7 @@ Result<std::shared_ptr<const ImagePatches>> prepare_image(const ImageSource& sou
   if (!image) return std::unexpected(image.error());
   ++work.n_images;
   work.pixels += int64_t{image->width} * image->height;
-  auto patches = input.model.prompts->preprocess(*image);
+  auto patches = input.model.prompts->preprocess(*image, {});
   if (!patches) return std::unexpected(patches.error());
   return std::make_shared<const ImagePatches>(*std::move(patches));
 }

@@ -78,7 +78,7 @@ Result<std::shared_ptr<const ImagePatches>> read_image(const std::string& path,
                 fmt::format("{} is larger than --max-image-mib {}", path, config.max_image_mib));
   const auto image = decode_image(std::as_bytes(std::span(bytes)), {});
   if (!image) return fail(image.error().kind, fmt::format("{}: {}", path, image.error().message));
-  auto patches = prompts.preprocess(*image);
+  auto patches = prompts.preprocess(*image, {});
   if (!patches)
     return fail(patches.error().kind, fmt::format("{}: {}", path, patches.error().message));
   return std::make_shared<const ImagePatches>(*std::move(patches));

@@ -125,7 +125,8 @@ class LlavaPrompts final : public PromptBuilder {
 
   const Tokenizer& tokenizer() const override { return text_.tokenizer(); }
 
-  Result<ImagePatches> preprocess(const Image& image) const override {
+  Result<ImagePatches> preprocess(const Image& image,
+                                  const ImageOptions& /*options*/) const override {
     if (preprocessing_.exact_width == 0) return clip_preprocess(image, preprocessing_.clip);
     return clip_preprocess(
         resize_bicubic(image, preprocessing_.exact_width, preprocessing_.exact_height),

@@ -65,13 +65,24 @@ struct Prompt {
   std::vector<std::shared_ptr<const ImagePatches>> images;  // same length as spans
 };
 
+// What a request asks of the preprocessing of a picture. Families with one fixed picture size have
+// nothing to choose and pass over it. Each value > 0; a minimum above the maximum, or values beyond
+// the family's own limits, are capped.
+struct ImageOptions {
+  std::optional<int64_t> min_pixels;  // width * height after resizing
+  std::optional<int64_t> max_pixels;
+  bool low_detail = false;  // a low maximum, chosen by the family
+};
+
 // Text and pictures to prompts. Any thread.
 class PromptBuilder {
  public:
   virtual ~PromptBuilder() = default;
   virtual const Tokenizer& tokenizer() const = 0;
-  // Decoded picture to patches of this family's preprocessing.
-  virtual Result<ImagePatches> preprocess(const Image& image) const = 0;
+  // Decoded picture to patches of this family's preprocessing. Errors: kInvalidArgument
+  // "invalid_image" for a picture whose shape the family cannot take.
+  virtual Result<ImagePatches> preprocess(const Image& image,
+                                          const ImageOptions& options) const = 0;
   // Images in the order of the image parts. Errors: template complaints, kUnsupported for pictures
   // on a text model.
   virtual Result<Prompt> chat(const ChatInput& input,

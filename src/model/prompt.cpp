@@ -42,7 +42,10 @@ class TextPromptBuilder final : public PromptBuilder {
   explicit TextPromptBuilder(PromptText text) : text_(std::move(text)) {}
 
   const Tokenizer& tokenizer() const override { return text_.tokenizer(); }
-  Result<ImagePatches> preprocess(const Image& /*image*/) const override { return no_pictures(); }
+  Result<ImagePatches> preprocess(const Image& /*image*/,
+                                  const ImageOptions& /*options*/) const override {
+    return no_pictures();
+  }
 
   Result<Prompt> chat(const ChatInput& input,
                       std::vector<std::shared_ptr<const ImagePatches>> images) const override {

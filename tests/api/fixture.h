@@ -94,7 +94,7 @@ class FakePrompts final : public PromptBuilder {
  public:
   FakePrompts() : tokenizer_(*Tokenizer::load(HS_SOURCE_DIR "/models/demo/llava")) {}
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
-  Result<ImagePatches> preprocess(const Image& image) const override {
+  Result<ImagePatches> preprocess(const Image& image, const ImageOptions&) const override {
     ImagePatches patches;
     patches.grid_height = image.height;
     patches.grid_width = image.width;

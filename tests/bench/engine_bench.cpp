@@ -163,7 +163,7 @@ class Bench {
     hs::Image image{336, 336, std::vector<uint8_t>(size_t{336} * 336 * 3)};
     for (uint8_t& value : image.rgb) value = static_cast<uint8_t>(random_());
     auto patches =
-        std::make_shared<const hs::ImagePatches>(must(model_.prompts->preprocess(image)));
+        std::make_shared<const hs::ImagePatches>(must(model_.prompts->preprocess(image, {})));
     hs::ChatInput input;
     input.messages.push_back({.role = "user",
                               .parts = {{hs::ChatPart::Kind::kImage, {}},

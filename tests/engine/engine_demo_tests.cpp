@@ -43,7 +43,7 @@ struct DemoModel {
       const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
       const auto image = decode_image(std::as_bytes(std::span(bytes)), {});
       BOOST_REQUIRE_MESSAGE(image, (image ? "" : image.error().message));
-      auto patches = model.prompts->preprocess(*image);
+      auto patches = model.prompts->preprocess(*image, {});
       BOOST_REQUIRE(patches);
       images.push_back(std::make_shared<ImagePatches>(std::move(*patches)));
     }

@@ -169,7 +169,7 @@ std::string FakeTokenizer::token_bytes(int32_t id) const {
   return text;
 }
 
-Result<ImagePatches> FakePrompts::preprocess(const Image&) const {
+Result<ImagePatches> FakePrompts::preprocess(const Image&, const ImageOptions&) const {
   return fail(ErrorKind::kUnsupported, "the fake model reads no pictures");
 }
 Result<Prompt> FakePrompts::chat(const ChatInput&,

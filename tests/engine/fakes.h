@@ -96,7 +96,7 @@ class FakeTokenizer final : public Tokenizer {
 class FakePrompts final : public PromptBuilder {
  public:
   const Tokenizer& tokenizer() const override { return tokenizer_; }
-  Result<ImagePatches> preprocess(const Image&) const override;
+  Result<ImagePatches> preprocess(const Image&, const ImageOptions&) const override;
   Result<Prompt> chat(const ChatInput&,
                       std::vector<std::shared_ptr<const ImagePatches>>) const override;
   Result<Prompt> completion(std::string_view, bool) const override;

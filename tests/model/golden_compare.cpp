@@ -86,7 +86,7 @@ Prompt make_prompt(const Model& model, const GoldenCase& golden) {
   for (const auto& file : golden.image_files) {
     const auto image = decode_image(read_file(file), {});
     HS_CHECK(image.has_value());
-    auto patches = model.prompts->preprocess(*image);
+    auto patches = model.prompts->preprocess(*image, {});
     HS_CHECK(patches.has_value());
     images.push_back(std::make_shared<ImagePatches>(std::move(*patches)));
   }

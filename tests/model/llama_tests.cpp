@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(pictures_are_refused_by_a_text_model) {
   BOOST_REQUIRE(!prompt.has_value());
   BOOST_TEST((prompt.error().kind == ErrorKind::kUnsupported));
   BOOST_TEST(prompt.error().code == "images_not_supported");
-  BOOST_TEST(!llama.model.prompts->preprocess(Image{}).has_value());
+  BOOST_TEST(!llama.model.prompts->preprocess(Image{}, {}).has_value());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

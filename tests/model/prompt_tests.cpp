@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(preprocessing_gives_the_towers_grid) {
     Image picture{
         width, height,
         std::vector<uint8_t>(static_cast<size_t>(width) * static_cast<size_t>(height) * 3, 90)};
-    const auto patches = model.prompts->preprocess(picture);
+    const auto patches = model.prompts->preprocess(picture, {});
     BOOST_REQUIRE_MESSAGE(patches.has_value(), message_of(patches));
     BOOST_TEST(patches->grid_width == 8);
     BOOST_TEST(patches->grid_height == 8);
