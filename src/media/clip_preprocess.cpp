@@ -1,13 +1,11 @@
 // Hugging Face's CLIPImageProcessor, PIL variant
 // (transformers/models/clip/image_processing_pil_clip.py).
-#include <openssl/evp.h>
-
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <span>
 
 #include "base/check.h"
 #include "media/image.h"
+#include "media/pixel_levels.h"
 #include "media/resize.h"
 
 namespace hs {
@@ -67,40 +65,20 @@ Image cropped_pixels(const Image& image, const ClipProcessorConfig& config) {
   return padded;
 }
 
-// What each 8-bit level of each channel becomes. Rescaling multiplies in float64 and rounds to
-// float32; the normalisation computes in float32.
-using Levels = std::array<std::array<float, 256>, 3>;
-
-Levels make_levels(const ClipProcessorConfig& config) {
-  Levels levels{};
-  for (size_t c = 0; c < 3; ++c) {
-    for (size_t v = 0; v < 256; ++v) {
-      auto level = static_cast<float>(v);
-      if (config.do_rescale)
-        level = static_cast<float>(static_cast<double>(v) * config.rescale_factor);
-      if (config.do_normalize) level = (level - config.mean[c]) / config.std[c];
-      levels[c][v] = level;
-    }
-  }
-  return levels;
-}
-
-void write_patches(const Image& pixels, const Levels& levels, int32_t patch, ImagePatches& out) {
+void write_patches(const Image& pixels, const PixelLevels& levels, int32_t patch,
+                   ImagePatches& out) {
   const size_t row = static_cast<size_t>(pixels.width) * 3;
   const auto side = static_cast<size_t>(patch);
   float* to = out.data.data();
   for (size_t gy = 0; gy < static_cast<size_t>(out.grid_height); ++gy) {
     for (size_t gx = 0; gx < static_cast<size_t>(out.grid_width); ++gx) {
       const uint8_t* corner = pixels.rgb.data() + gy * side * row + gx * side * 3;
-      for (size_t c = 0; c < 3; ++c)
-        for (size_t y = 0; y < side; ++y)
-          for (size_t x = 0; x < side; ++x) *to++ = levels[c][corner[y * row + x * 3 + c]];
+      to = write_patch(corner, row, side, levels, to);
     }
   }
 }
 
-// Hashing pixels and levels instead of `data` says the same with a quarter of the bytes.
-void hash_content(const Image& pixels, const Levels& levels, const ClipProcessorConfig& config,
+void hash_content(const Image& pixels, const PixelLevels& levels, const ClipProcessorConfig& config,
                   uint64_t hash[2]) {
   struct Header {
     char domain[8];  // keeps the keys of different preprocessors apart
@@ -111,17 +89,7 @@ void hash_content(const Image& pixels, const Levels& levels, const ClipProcessor
   };
   const Header header{
       {'c', 'l', 'i', 'p', '-', 'r', 'g', 'b'}, pixels.width, pixels.height, config.patch_size, 0};
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  EVP_MD_CTX* context = EVP_MD_CTX_new();
-  HS_CHECK(context != nullptr);
-  const bool done = EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1 &&
-                    EVP_DigestUpdate(context, &header, sizeof header) == 1 &&
-                    EVP_DigestUpdate(context, levels.data(), sizeof levels) == 1 &&
-                    EVP_DigestUpdate(context, pixels.rgb.data(), pixels.rgb.size()) == 1 &&
-                    EVP_DigestFinal_ex(context, digest.data(), nullptr) == 1;
-  EVP_MD_CTX_free(context);
-  HS_CHECK(done);
-  std::memcpy(hash, digest.data(), 2 * sizeof *hash);
+  hash_pixels(std::as_bytes(std::span(&header, 1)), levels, pixels, hash);
 }
 
 }  // namespace
@@ -130,7 +98,11 @@ ImagePatches clip_preprocess(const Image& image, const ClipProcessorConfig& conf
   HS_CHECK(config.patch_size > 0 && config.crop_width > 0 && config.crop_height > 0 &&
            config.shortest_edge > 0);
   const Image pixels = cropped_pixels(image, config);
-  const Levels levels = make_levels(config);
+  const PixelLevels levels = make_pixel_levels({.do_rescale = config.do_rescale,
+                                                .rescale_factor = config.rescale_factor,
+                                                .do_normalize = config.do_normalize,
+                                                .mean = config.mean,
+                                                .std = config.std});
   ImagePatches patches;
   patches.grid_height = pixels.height / config.patch_size;
   patches.grid_width = pixels.width / config.patch_size;
