@@ -3,7 +3,7 @@
 //
 // Model code calls Ops and never indexes device memory itself. Calls on one Device execute in
 // order; the CPU device finishes each before it returns, a GPU enqueues it on the device's stream.
-// One thread at a time (its lane's).
+// One thread at a time (its lane's), except where a member says "any thread".
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "device/memory_check.h"
 #include "kernels/kv_cache.h"
 #include "kernels/linear.h"
 #include "kernels/sampling.h"
@@ -168,6 +169,15 @@ struct WeightPart {
   int64_t n_rows = 0;
 };
 
+// A piece of a copy: `bytes` at `from` go to `to`. Pieces of one copy may come in any number and
+// size, the targets do not overlap anything.
+struct CopyRun {
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t bytes = 0;
+};
+
+// See device/host_device.h for the devices whose memory is the host's.
 class Device {
  public:
   virtual ~Device() = default;
@@ -188,6 +198,42 @@ class Device {
   virtual void download(const void* device, void* host, size_t bytes) = 0;
   // Waits for everything before it. A lost device or a failed op comes back here.
   virtual Status sync() = 0;
+
+  // Called by the thread that is going to run this device's ops, before the first: pins it to the
+  // device's core, makes the device current.
+  virtual void attach_thread() {}
+
+  // Copies beside the ops: any thread, on a stream of their own, complete when they return. They
+  // wait for no op: whoever calls them knows that the sources are finished (sync()) and that nobody
+  // else uses the targets. Errors: kUnavailable when a device is lost, else what the driver says.
+  virtual Status read(std::span<const CopyRun> runs) = 0;   // this device's memory to the host's
+  virtual Status write(std::span<const CopyRun> runs) = 0;  // the host's memory to this device's
+  // Whether copy_from(other) may be tried. That it works is only known from a copy that was looked
+  // at (device/peer_link.h). True of the device itself.
+  virtual bool reaches(const Device& other) const = 0;
+  virtual Status copy_from(const Device& other, std::span<const CopyRun> runs) = 0;
+  // What now stands in this device's memory, as memory_check.h defines it. Any thread.
+  virtual Result<MemoryCheck> check(std::span<const MemoryRange> ranges, DType dtype) = 0;
+  // Host memory that this device copies from and to fastest (a GPU's driver pins it); zeroed.
+  virtual Result<Buffer> allocate_staging(size_t bytes) = 0;
+
+  // The same for one piece.
+  Status read(const void* device, void* host, size_t bytes) {
+    const CopyRun run{device, host, bytes};
+    return read(std::span(&run, 1));
+  }
+  Status write(const void* host, void* device, size_t bytes) {
+    const CopyRun run{host, device, bytes};
+    return write(std::span(&run, 1));
+  }
+  Status copy_from(const Device& other, const void* source, void* target, size_t bytes) {
+    const CopyRun run{source, target, bytes};
+    return copy_from(other, std::span(&run, 1));
+  }
+  Result<MemoryCheck> check(const void* data, size_t bytes, DType dtype) {
+    const MemoryRange range{data, bytes};
+    return check(std::span(&range, 1), dtype);
+  }
 };
 
 }  // namespace hs

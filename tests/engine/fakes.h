@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "device/device.h"
+#include "device/host_device.h"
 #include "engine/engine.h"
 #include "model/model.h"
 
@@ -45,7 +45,7 @@ class Gate {
 };
 
 // Memory of the host under another name. Fails on demand.
-class FakeDevice final : public Device {
+class FakeDevice final : public HostDevice {
  public:
   explicit FakeDevice(int index = 0) : id_{DeviceId::Kind::kCpu, index} {}
   DeviceId id() const override { return id_; }

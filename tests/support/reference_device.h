@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "device/device.h"
+#include "device/host_device.h"
 
 namespace hs::test {
 
@@ -287,7 +287,7 @@ class ReferenceOps final : public Ops {
   }
 };
 
-class ReferenceDevice final : public Device {
+class ReferenceDevice final : public HostDevice {
  public:
   DeviceId id() const override { return {}; }
   std::string description() const override { return "plain loops with double sums, for tests"; }
@@ -320,14 +320,6 @@ class ReferenceDevice final : public Device {
     weight.packed = {dtype, out_dim, in_dim, weight.buffer.data()};
     return weight;
   }
-
-  void upload(const void* host, void* device, size_t bytes) override {
-    std::memcpy(device, host, bytes);
-  }
-  void download(const void* device, void* host, size_t bytes) override {
-    std::memcpy(host, device, bytes);
-  }
-  Status sync() override { return {}; }
 
   int64_t n_allocations() const { return n_allocations_; }
 

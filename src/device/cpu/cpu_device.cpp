@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <string>
 
@@ -11,12 +10,13 @@
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/cpu_team.h"
 #include "device/cpu/host_memory.h"
+#include "device/host_device.h"
 #include "kernels/isa.h"
 
 namespace hs {
 namespace {
 
-class CpuDevice final : public Device {
+class CpuDevice final : public HostDevice {
  public:
   CpuDevice(int index, const CpuTeamOptions& options)
       : id_{DeviceId::Kind::kCpu, index}, team_(options), ops_(team_) {}
@@ -32,13 +32,6 @@ class CpuDevice final : public Device {
   Result<Buffer> allocate(size_t bytes) override;
   Result<OwnedWeight> pack_weight(std::span<const WeightPart> parts, int64_t in_dim,
                                   DType dtype) override;
-  void upload(const void* host, void* device, size_t bytes) override {
-    if (bytes > 0) std::memcpy(device, host, bytes);
-  }
-  void download(const void* device, void* host, size_t bytes) override {
-    if (bytes > 0) std::memcpy(host, device, bytes);
-  }
-  Status sync() override { return {}; }
 
  private:
   DeviceId id_;
