@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/cpu_ops.h"
 #include "device/cpu/cpu_team.h"
 
 namespace hs {
@@ -56,6 +57,37 @@ BOOST_AUTO_TEST_CASE(more_memory_than_there_can_be_is_an_error) {
     Result<Buffer> buffer = device->allocate(bytes);
     BOOST_REQUIRE(!buffer.has_value());
     BOOST_TEST((buffer.error().kind == ErrorKind::kResourceExhausted));
+  }
+}
+
+// The team's own count tells, so the ops run on a team of the test's with the scratch that a device
+// would have reserved.
+BOOST_AUTO_TEST_CASE(scratch_reserved_for_a_weight_is_enough_for_its_ops) {
+  auto packer = make_device();
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const auto& [out_dim, in_dim, rows_max] :
+         {std::array<int64_t, 3>{64, 64, 1}, {1000, 96, 64}, {48, 1500, 77}, {300, 40, 600}}) {
+      const std::vector<float> stored(static_cast<size_t>(out_dim * in_dim), 0.5F);
+      const WeightPart part{stored.data(), DType::kF32, out_dim};
+      const auto weight = packer->pack_weight({&part, 1}, in_dim, dtype);
+      BOOST_REQUIRE(weight.has_value());
+      CpuTeam team({.threads = 3, .name = "test"});
+      CpuOps ops(team);
+      const CpuScratchBytes scratch = cpu_scratch_bytes(out_dim, in_dim, rows_max);
+      team.reserve_scratch(scratch.first, scratch.other);
+      const int64_t before = team.n_scratch_allocations();
+      for (const int64_t rows : {int64_t{1}, rows_max / 2 + 1, rows_max}) {
+        std::vector<float> x(static_cast<size_t>(rows * in_dim), 1);
+        std::vector<float> y(static_cast<size_t>(rows * out_dim));
+        ops.linear(matrix(x, rows, in_dim), weight->packed, {}, matrix(y, rows, out_dim),
+                   Epilogue::kNone, false);
+        BOOST_TEST(y.back() == 0.5F * static_cast<float>(in_dim));
+        const std::vector<SamplingRow> settings(static_cast<size_t>(rows), {.n_logprobs = 5});
+        std::vector<SampledToken> sampled(settings.size());
+        ops.sample(matrix(y, rows, out_dim), out_dim, settings, sampled);
+      }
+      BOOST_TEST(team.n_scratch_allocations() == before);
+    }
   }
 }
 

@@ -120,6 +120,19 @@ BOOST_AUTO_TEST_CASE(scratch_is_aligned_separate_and_keeps_its_place_until_it_mu
   BOOST_TEST(reinterpret_cast<uintptr_t>(large) % 64 == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(reserved_scratch_is_not_allocated_again) {
+  CpuTeam team({.threads = 2, .name = "test"});
+  team.reserve_scratch(size_t{3} << 20, size_t{1} << 20);
+  const int64_t before = team.n_scratch_allocations();
+  std::byte* const first = team.scratch(0, 1);
+  BOOST_TEST(team.scratch(0, size_t{3} << 20) == first);
+  team.scratch(1, size_t{1} << 20);
+  team.reserve_scratch(1, 1);  // never shrinks
+  BOOST_TEST(team.n_scratch_allocations() == before);
+  team.scratch(1, size_t{2} << 20);
+  BOOST_TEST(team.n_scratch_allocations() == before + 1);
+}
+
 BOOST_AUTO_TEST_CASE(a_team_pinned_to_a_core_still_finishes) {
   const int core = process_cores().front();
   CpuTeam team({.threads = 2, .cores = {core, core}, .name = "test"});

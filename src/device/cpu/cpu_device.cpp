@@ -18,8 +18,8 @@ namespace {
 
 class CpuDevice final : public HostDevice {
  public:
-  CpuDevice(int index, const CpuTeamOptions& options)
-      : id_{DeviceId::Kind::kCpu, index}, team_(options), ops_(team_) {}
+  CpuDevice(int index, int64_t rows_max, const CpuTeamOptions& options)
+      : id_{DeviceId::Kind::kCpu, index}, rows_max_(rows_max), team_(options), ops_(team_) {}
 
   DeviceId id() const override { return id_; }
   std::string description() const override {
@@ -35,6 +35,7 @@ class CpuDevice final : public HostDevice {
 
  private:
   DeviceId id_;
+  int64_t rows_max_;
   CpuTeam team_;
   CpuOps ops_;
 };
@@ -67,10 +68,24 @@ Result<OwnedWeight> CpuDevice::pack_weight(std::span<const WeightPart> parts, in
   OwnedWeight owned{.buffer = std::move(*buffer), .packed = {}};
   owned.packed = {
       .dtype = dtype, .out_dim = out_dim, .in_dim = in_dim, .data = owned.buffer.data()};
+  const CpuScratchBytes scratch = cpu_scratch_bytes(out_dim, in_dim, rows_max_);
+  team_.reserve_scratch(scratch.first, scratch.other);
   return owned;
 }
 
 }  // namespace
+
+CpuScratchBytes cpu_scratch_bytes(int64_t out_dim, int64_t in_dim, int64_t n_rows) {
+  // The rows as the product's kernels copy them: float32, padded to whole chunks and tiles.
+  constexpr int64_t kChunk = 1024;
+  constexpr int64_t kTile = 32;
+  const int64_t packed = (n_rows + kTile) * (in_dim + kChunk) * static_cast<int64_t>(sizeof(float));
+  // A worker's own sums and attention tiles, or the four arrays of sampling.
+  constexpr int64_t kFixed = 512 << 10;
+  constexpr int64_t kPerLogit = 24;
+  const int64_t other = kFixed + out_dim * kPerLogit;
+  return {static_cast<size_t>(packed + other), static_cast<size_t>(other)};
+}
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options) {
   const std::vector<int> mine = process_cores();
@@ -96,9 +111,10 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options)
   const int threads = options.threads > 0 ? options.threads
                                           : static_cast<int>(std::min<size_t>(cores, kThreadsMax));
   return std::make_unique<CpuDevice>(
-      options.index, CpuTeamOptions{.threads = threads,
-                                    .cores = options.cores,
-                                    .name = fmt::format("hs-cpu{}", options.index)});
+      options.index, options.rows_max,
+      CpuTeamOptions{.threads = threads,
+                     .cores = options.cores,
+                     .name = fmt::format("hs-cpu{}", options.index)});
 }
 
 }  // namespace hs

@@ -86,8 +86,14 @@ std::byte* CpuTeam::scratch(int worker, size_t bytes) {
     arena.bytes = (bytes + kUnit) / kUnit * kUnit;
     arena.data = static_cast<std::byte*>(allocate_host_memory(arena.bytes));
     HS_CHECK(arena.data != nullptr);
+    n_allocations_.fetch_add(1, std::memory_order_relaxed);
   }
   return arena.data;
+}
+
+void CpuTeam::reserve_scratch(size_t first_bytes, size_t other_bytes) {
+  for (int worker = 0; worker < size(); ++worker)
+    scratch(worker, worker == 0 ? first_bytes : other_bytes);
 }
 
 void CpuTeam::run(int64_t n_items, Work work) {

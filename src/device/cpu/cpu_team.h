@@ -36,7 +36,11 @@ class CpuTeam final : public Team {
   int size() const override { return n_workers_; }
   // One caller at a time; it is worker 0.
   void run(int64_t n_items, FunctionRef<void(int64_t item, int worker)> work) override;
+  // Grows when asked for more than before, which costs the op that asks; see reserve_scratch().
   std::byte* scratch(int worker, size_t bytes) override;
+  // Makes all scratch at least this large now; what it held is lost. No run() may be going on.
+  void reserve_scratch(size_t first_bytes, size_t other_bytes);  // of worker 0, of each other
+  int64_t n_scratch_allocations() const { return n_allocations_.load(std::memory_order_relaxed); }
 
  private:
   using Work = FunctionRef<void(int64_t, int)>;
@@ -69,6 +73,7 @@ class CpuTeam final : public Team {
 
   int n_workers_ = 1;
   std::vector<Arena> arenas_;
+  std::atomic<int64_t> n_allocations_{0};
   std::vector<std::jthread> threads_;
 };
 
