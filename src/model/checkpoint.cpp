@@ -41,8 +41,10 @@ void mix(uint64_t& hash, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Result<Checkpoint> Checkpoint::open(const std::filesystem::path& dir, const NameMap& canonical) {
+Result<Checkpoint> Checkpoint::open(const std::filesystem::path& dir, const NameMap& canonical,
+                                    Progress progress) {
   Checkpoint checkpoint;
+  checkpoint.reading_->progress = std::move(progress);
   checkpoint.dir_ = dir;
   std::error_code code;
   const auto single = dir / kSingleFile;
@@ -56,7 +58,18 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& dir, const Name
     return fail(ErrorKind::kNotFound, no_weights_message(dir));
   }
   if (!status) return std::unexpected(std::move(status.error()));
+  for (const auto& [name, entry] : checkpoint.entries_)
+    checkpoint.reading_->bytes_total += entry.tensor->bytes();
   return checkpoint;
+}
+
+void Checkpoint::mark_read(const Entry& entry) const {
+  entry.file->release(*entry.tensor);
+  if (!reading_->progress) return;
+  // A tensor that two parts of the model share is read twice.
+  reading_->bytes_done =
+      std::min(reading_->bytes_done + entry.tensor->bytes(), reading_->bytes_total);
+  reading_->progress(reading_->bytes_done, reading_->bytes_total);
 }
 
 Status Checkpoint::add_file(const std::filesystem::path& path, const NameMap& canonical) {

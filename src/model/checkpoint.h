@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -27,11 +28,15 @@ class Checkpoint {
   };
 
   // Maps every file and checks every header. Errors name the file; kNotFound when there are no
-  // weights at all.
-  static Result<Checkpoint> open(const std::filesystem::path& dir, const NameMap& canonical);
+  // weights at all. `progress` (bytes read, bytes in all; may be empty) hears of every mark_read().
+  using Progress = std::function<void(size_t bytes_done, size_t bytes_total)>;
+  static Result<Checkpoint> open(const std::filesystem::path& dir, const NameMap& canonical,
+                                 Progress progress = {});
 
   // Null when the checkpoint has no such tensor.
   const Entry* find(std::string_view canonical_name) const;
+  // The device has its copy: the pages of the tensor go back to the system.
+  void mark_read(const Entry& entry) const;
   size_t num_tensors() const { return entries_.size(); }
   const std::filesystem::path& dir() const { return dir_; }
 
@@ -43,7 +48,14 @@ class Checkpoint {
   Status add_file(const std::filesystem::path& path, const NameMap& canonical);
   Status add_shards(const std::filesystem::path& index, const NameMap& canonical);
 
+  struct Reading {
+    Progress progress;
+    size_t bytes_done = 0;
+    size_t bytes_total = 0;  // of all tensors
+  };
+
   std::filesystem::path dir_;
+  std::unique_ptr<Reading> reading_ = std::make_unique<Reading>();
   std::vector<std::unique_ptr<SafetensorsFile>> files_;  // entries point into them
   std::unordered_map<std::string, Entry> entries_;       // by canonical name
 };

@@ -23,13 +23,13 @@ std::vector<int32_t> find_eos_ids(const FamilyInput& input, const GenerationConf
   return source.integers("eos_token_id", 0, INT32_MAX);
 }
 
-std::string folder_name(const std::filesystem::path& path) {
+}  // namespace
+
+std::string checkpoint_name(const std::filesystem::path& path) {
   std::error_code code;
   const auto real = std::filesystem::canonical(path, code);
   return (code ? path : real).filename().string();
 }
-
-}  // namespace
 
 Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text,
                             const Tokenizer& tokenizer, const Checkpoint& checkpoint) {
@@ -48,7 +48,7 @@ Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text,
   ModelSpec spec;
   spec.eos_ids = find_eos_ids(input, *generation, error);
   if (error) return std::unexpected(std::move(*error));
-  spec.name = folder_name(options.path);
+  spec.name = checkpoint_name(options.path);
   spec.revision = checkpoint.revision(
       input.config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   spec.max_model_len = options.max_model_len > 0 ? options.max_model_len : text.max_positions;

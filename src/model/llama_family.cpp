@@ -18,9 +18,10 @@ Result<Model> load_llama_family(const FamilyInput& input) {
 
   auto text = PromptText::load(options.path);
   if (!text) return std::unexpected(std::move(text.error()));
-  auto checkpoint = Checkpoint::open(options.path, [](std::string_view stored) {
-    return std::string(strip_language_prefixes(stored));
-  });
+  auto checkpoint = Checkpoint::open(
+      options.path,
+      [](std::string_view stored) { return std::string(strip_language_prefixes(stored)); },
+      options.progress);
   if (!checkpoint) return std::unexpected(std::move(checkpoint.error()));
   auto spec = make_spec(input, config, text->tokenizer(), *checkpoint);
   if (!spec) return std::unexpected(std::move(spec.error()));

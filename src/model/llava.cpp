@@ -272,7 +272,7 @@ Result<Model> load_llava_family(const FamilyInput& input) {
   if (auto status = check_image_token(text->tokenizer(), processor->image_token, config); !status) {
     return std::unexpected(std::move(status.error()));
   }
-  auto checkpoint = Checkpoint::open(options.path, canonical_llava_name);
+  auto checkpoint = Checkpoint::open(options.path, canonical_llava_name, options.progress);
   if (!checkpoint) return std::unexpected(std::move(checkpoint.error()));
   auto spec = make_spec(input, config.text, text->tokenizer(), *checkpoint);
   if (!spec) return std::unexpected(std::move(spec.error()));

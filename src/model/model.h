@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -134,25 +135,33 @@ class LanguageModel {
   virtual Status logits(const LanguageStep& step, std::vector<float>& logits) = 0;
 };
 
+// Bytes of weights read so far, and in all. The last call need not reach all of them: a checkpoint
+// may hold tensors that its model does not use.
+using LoadProgress = std::function<void(size_t bytes_done, size_t bytes_total)>;
+
 struct LoadOptions {
   std::filesystem::path path;
   DType dtype = DType::kBF16;  // kF32 or kBF16: weights and KV cache
   int32_t block_size = 16;
-  int32_t max_step_tokens = 512;      // sizes the work area of the language model
-  int32_t max_encode_images = 4;      // pictures in one encode() call
-  int32_t max_model_len = 0;          // positions to prepare for; 0 = all that the model has
+  int32_t max_step_tokens = 512;  // sizes the work area of the language model
+  int32_t max_encode_images = 4;  // pictures in one encode() call
+  int32_t max_model_len = 0;      // positions to prepare for; 0 = all that the model has
   // One tower, and one language model, is loaded on each of these; the devices must outlive the
   // model, and may stand in both lists.
   std::vector<Device*> vision_devices = {};
   std::vector<Device*> language_devices = {};
+  LoadProgress progress = {};  // may be empty; called by the thread that loads
 };
 
 struct Model {
   ModelSpec spec;
   std::unique_ptr<PromptBuilder> prompts;
-  std::vector<std::unique_ptr<VisionModel>> towers;  // as vision_devices; empty: text only
+  std::vector<std::unique_ptr<VisionModel>> towers;       // as vision_devices; empty: text only
   std::vector<std::unique_ptr<LanguageModel>> languages;  // as language_devices
 };
+
+// The name of a checkpoint that nobody named: its folder's own, whatever links lead there.
+std::string checkpoint_name(const std::filesystem::path& path);
 
 // Reads a Hugging Face checkpoint directory. Errors name the file and what is wrong with it.
 Result<Model> load_model(const LoadOptions& options);

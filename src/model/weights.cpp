@@ -137,7 +137,7 @@ OwnedWeight WeightLoader::pack(std::span<const Checkpoint::Entry* const> entries
     parts.push_back({data, *tensor.dtype, tensor.shape.front()});
   }
   auto packed = device_->pack_weight(parts, in_dim, dtype_);
-  for (const auto* entry : entries) entry->file->release(*entry->tensor);
+  for (const auto* entry : entries) checkpoint_->mark_read(*entry);
   if (!packed) {
     fail_with(std::move(packed.error()));
     return {};
@@ -205,7 +205,7 @@ OwnedTable WeightLoader::table(const std::string& name, int64_t rows, int64_t co
   } else {
     table.buffer = upload(bytes);
   }
-  entry->file->release(*entry->tensor);
+  checkpoint_->mark_read(*entry);
   return table;
 }
 
@@ -222,7 +222,7 @@ void WeightLoader::append_values(const Checkpoint::Entry& entry, std::vector<flo
   const DType dtype = *entry.tensor->dtype;
   const size_t n = data.size() / dtype_bytes(dtype);
   for (size_t i = 0; i < n; ++i) values.push_back(value_at(data.data(), dtype, i));
-  entry.file->release(*entry.tensor);
+  checkpoint_->mark_read(entry);
 }
 
 Buffer WeightLoader::upload(std::span<const std::byte> bytes) {
