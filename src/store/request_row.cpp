@@ -88,10 +88,12 @@ RequestRow read_row(const Statement& query) {
 Result<std::vector<RequestRow>> query_open(Database& db, const RequestFilter& filter) {
   if (const Status ours = check_schema(db); !ours) return std::unexpected(ours.error());
   const bool any_status = filter.status_min <= 0 && filter.status_max == INT64_MAX;
+  const bool any_row = filter.after_row <= 0 && filter.until_row == INT64_MAX;
   Result<Statement> query = db.prepare(fmt::format(
-      "SELECT {} FROM requests WHERE ts_ms >= ?1 AND ts_ms <= ?2 {} {} {} ORDER BY ts_ms DESC, row "
-      "DESC LIMIT ?7",
-      column_names(), any_status ? "" : "AND status >= ?3 AND status <= ?4",
+      "SELECT {} FROM requests WHERE ts_ms >= ?1 AND ts_ms <= ?2 {} {} {} {} ORDER BY ts_ms DESC, "
+      "row DESC LIMIT ?7",
+      column_names(), any_row ? "" : "AND row > ?8 AND row <= ?9",
+      any_status ? "" : "AND status >= ?3 AND status <= ?4",
       filter.model.empty() ? "" : "AND model = ?5", filter.id.empty() ? "" : "AND id = ?6"));
   if (!query) return std::unexpected(query.error());
   const auto bound = [&]() -> Status {
@@ -105,6 +107,10 @@ Result<std::vector<RequestRow>> query_open(Database& db, const RequestFilter& fi
       if (const Status s = query->bind(5, filter.model); !s) return s;
     if (!filter.id.empty())
       if (const Status s = query->bind(6, filter.id); !s) return s;
+    if (!any_row) {
+      if (const Status s = query->bind(8, filter.after_row); !s) return s;
+      if (const Status s = query->bind(9, filter.until_row); !s) return s;
+    }
     return query->bind(7, filter.limit);
   }();
   if (!bound) return std::unexpected(bound.error());
@@ -137,8 +143,10 @@ Status insert_row(Statement& insert, const RequestRow& row) {
   return done;
 }
 
-Result<std::vector<RequestRow>> query_requests(const std::string& path,
-                                               const RequestFilter& filter) {
+// Opens the log to read, and names the path in what goes wrong.
+template <typename Query>
+static auto read_log(const std::string& path, const Query& query)
+    -> decltype(query(std::declval<Database&>())) {
   constexpr int kBusyTimeoutMs = 5000;
   // Without a -wal no process has the file open for writing. Reading it the ordinary way would
   // create one, owned by whoever reads, and needs a directory that may be written.
@@ -146,13 +154,25 @@ Result<std::vector<RequestRow>> query_requests(const std::string& path,
   const bool at_rest = !std::filesystem::exists(path + "-wal", ignored);
   Result<Database> db = Database::open(
       path, at_rest ? Database::Mode::kAtRest : Database::Mode::kReadOnly, kBusyTimeoutMs);
-  Result<std::vector<RequestRow>> rows = db ? query_open(*db, filter) : std::unexpected(db.error());
-  if (rows) return rows;
-  Error error = rows.error();
+  auto found = db ? query(*db) : std::unexpected(db.error());
+  if (found) return found;
+  Error error = found.error();
   error.message = error.kind == ErrorKind::kNotFound
                       ? fmt::format("there is no request log at {}", path)
                       : fmt::format("cannot read the request log at {}: {}", path, error.message);
   return std::unexpected(std::move(error));
+}
+
+Result<std::vector<RequestRow>> query_requests(const std::string& path,
+                                               const RequestFilter& filter) {
+  return read_log(path, [&](Database& db) { return query_open(db, filter); });
+}
+
+Result<int64_t> last_request_row(const std::string& path) {
+  return read_log(path, [](Database& db) -> Result<int64_t> {
+    if (const Status ours = check_schema(db); !ours) return std::unexpected(ours.error());
+    return db.query_integer("SELECT ifnull(max(row), 0) FROM requests");
+  });
 }
 
 }  // namespace hs

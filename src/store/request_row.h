@@ -1,4 +1,8 @@
 // One row of the request log, and finding rows again. Holds no prompt and no answer.
+//
+// Every request of a logged route that was answered has a row, also one that was refused unread
+// (405, 413, 415, 503) or timed out (408): then without what only its body tells. A client that
+// leaves before its request is complete leaves no row: half a request is no request.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +55,9 @@ struct RequestFilter {
   int64_t status_max = INT64_MAX;
   std::string model = {};  // "" = any
   std::string id = {};     // "" = any
+  // Rows count upwards as they are written: those above after_row, up to until_row.
+  int64_t after_row = 0;
+  int64_t until_row = INT64_MAX;
   int64_t limit = 100;
 };
 
@@ -62,5 +69,7 @@ Status insert_row(Statement& insert, const RequestRow& row);
 // behind that the server's user could not open.
 Result<std::vector<RequestRow>> query_requests(const std::string& path,
                                                const RequestFilter& filter);
+// The number of the row that was written last; 0 for an empty log. Read like query_requests().
+Result<int64_t> last_request_row(const std::string& path);
 
 }  // namespace hs

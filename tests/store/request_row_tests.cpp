@@ -85,6 +85,19 @@ BOOST_FIXTURE_TEST_CASE(each_filter_keeps_what_it_says, TenRows) {
   BOOST_TEST(ids({.model = "' OR 1=1 --"}) == "");
 }
 
+BOOST_FIXTURE_TEST_CASE(rows_written_later_are_found_by_their_number, TenRows) {
+  BOOST_TEST(*last_request_row(path) == 10);
+  BOOST_TEST(ids({.after_row = 7}) == "987");
+  BOOST_TEST(ids({.model = "odd", .after_row = 2, .until_row = 6}) == "53");
+  BOOST_TEST(ids({.after_row = 10}) == "");
+  auto log = open_log(path, quiet_options(), clock);
+  log->append(row_of(-5));  // an older time; what counts is when it was written
+  BOOST_REQUIRE(log->flush(kPatienceMs).has_value());
+  BOOST_TEST(*last_request_row(path) == 11);
+  BOOST_TEST(ids({.after_row = 10}) == "-5");
+  BOOST_TEST((last_request_row(dir.file("none.db")).error().kind == ErrorKind::kNotFound));
+}
+
 BOOST_FIXTURE_TEST_CASE(rows_are_readable_while_the_log_is_open, TenRows) {
   auto log = open_log(path, quiet_options(), clock);
   log->append(row_of(10));
