@@ -17,6 +17,10 @@ function showState(state, words) {
   if (by("state").textContent !== words) by("state").textContent = words;
 }
 
+function waitingWords({ status, phase, percent }) {
+  return status === "loading" ? `${phase}, ${percent} %` : status;
+}
+
 function show(id, value, format = count) {
   by(id).textContent = value === undefined ? "–" : format.format(value);
 }
@@ -52,7 +56,7 @@ async function refresh() {
   }
   try {
     const ready = await fetch("/ready", { cache: "no-store" });
-    showState(ready.ok ? "good" : "wait", ready.ok ? "ready" : "alive, not ready");
+    showState(ready.ok ? "good" : "wait", ready.ok ? "ready" : waitingWords(await ready.json()));
     if (!by("version").textContent) by("version").textContent = (await getJson("/version")).version ?? "";
     if (!model) await showModel();
     showNumbers(await getMetrics());

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "api/held_body.h"
 #include "api/preparation.h"
 #include "api/served_model.h"
 #include "api/server_metrics.h"
@@ -30,6 +31,8 @@ struct ApiCore {
   const Clock& clock;
   PreparationLimits limits;
   std::function<void(RequestRow)> log_row;  // never blocks
+  std::shared_ptr<HeldBodies> bodies;       // of requests that are not prepared yet
+  int32_t n_preparing = 0;                  // chat requests that wait for a worker or have one
 
   // Set once the model is loaded. Workers share the model with the core.
   std::shared_ptr<const ServedModel> model;

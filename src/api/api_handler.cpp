@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <utility>
 
 #include "api/chat_exchange.h"
@@ -22,8 +23,29 @@ constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr std::string_view kNotYet[] = {"/v1/completions", "/v1/responses", "/v1/embeddings",
                                         "/v1/messages"};
 
+constexpr std::string_view kAllowGet = "GET, HEAD, OPTIONS";
+constexpr std::string_view kAllowPost = "POST, OPTIONS";
+
 bool is_get(std::string_view method) {
   return method == "GET";
+}
+
+// The size of a body as far as it is known: its own, or what the head announces; 0 for chunks that
+// are still to come.
+size_t body_bytes(const HttpRequest& request) {
+  if (!request.body.empty()) return request.body.size();
+  const std::string_view announced = request.header("content-length");
+  size_t bytes = 0;
+  std::from_chars(announced.data(), announced.data() + announced.size(), bytes);
+  return bytes;
+}
+
+Error unknown_path(std::string_view path) {
+  const bool not_yet = std::ranges::find(kNotYet, path) != std::end(kNotYet);
+  return {
+      ErrorKind::kNotFound,
+      not_yet ? fmt::format("{} is not supported yet.", path) : "There is nothing at this path.",
+      not_yet ? "not_supported" : "unknown_url", ""};
 }
 
 }  // namespace
@@ -35,7 +57,7 @@ struct ApiHandler::Route {
   bool logged;              // one row in the request log
   void (ApiHandler::*answer)(Call);
 
-  std::string allow() const { return is_get(method) ? "GET, HEAD, OPTIONS" : "POST, OPTIONS"; }
+  std::string allow() const { return std::string(is_get(method) ? kAllowGet : kAllowPost); }
 };
 
 const std::vector<ApiHandler::Route>& ApiHandler::routes() {
@@ -66,6 +88,7 @@ ApiHandler::ApiHandler(const Loop& loop, WorkerPool& workers, const Clock& clock
     : loop_(loop), options_(std::move(options)), core_(workers, clock) {
   core_.limits = options_.limits;
   core_.log_row = options_.log_row;
+  core_.bodies = std::make_shared<HeldBodies>(options_.held_bodies_bytes_max);
 }
 
 ApiHandler::~ApiHandler() = default;
@@ -117,59 +140,61 @@ std::string ApiHandler::request_id_of(const HttpRequest& request) {
 
 std::optional<HttpResponse> ApiHandler::check_head(const HttpRequest& head) {
   const Route* route = find_route(head.path);
-  std::optional<HttpResponse> refusal = refuse(head, route);
+  std::optional<Refusal> refusal = refuse(head, route);
   if (!refusal) return {};
   const std::string id = request_id_of(head);
-  if (refusal->status == 503) core_.metrics.on_refused();
-  if (route != nullptr && route->logged && refusal->status >= 400)
-    log_refusal(head, id, refusal->status,
-                refusal->status == 503   ? available().error().code
-                : refusal->status == 415 ? "unsupported_media_type"
-                : refusal->status == 405 ? "method_not_allowed"
-                                         : "host_not_allowed");
-  refusal->headers.push_back({"X-Request-Id", id});
+  log_refusal(head, id, refusal->response.status, refusal->code);
+  refusal->response.headers.push_back({"X-Request-Id", id});
+  return std::move(refusal->response);
+}
+
+ApiHandler::Refusal ApiHandler::refusal_of(const Error& error) {
+  return {error_response(error), error.code};
+}
+
+ApiHandler::Refusal ApiHandler::wrong_method(const HttpRequest& head, std::string allow) {
+  if (head.method == "OPTIONS") return {HttpResponse{204, {{"Allow", std::move(allow)}}, ""}, ""};
+  Refusal refusal =
+      refusal_of({ErrorKind::kInvalidArgument, fmt::format("This path takes {}.", allow),
+                  "method_not_allowed", ""});
+  refusal.response.headers.push_back({"Allow", std::move(allow)});
   return refusal;
 }
 
-std::optional<HttpResponse> ApiHandler::refuse(const HttpRequest& head, const Route* route) const {
+std::optional<ApiHandler::Refusal> ApiHandler::refuse(const HttpRequest& head,
+                                                      const Route* route) const {
   const std::string_view host = head.header("host");
   if (options_.loopback_only && !host.empty() && !is_loopback_host(host))
-    return error_response(
-        {ErrorKind::kInvalidArgument,
-         "This server answers only under the names localhost, 127.0.0.1 and [::1].",
-         "host_not_allowed", ""});
-  if (route == nullptr) {
-    if (serve_static(options_.pages, head)) return {};
-    return unknown_path(head);
-  }
-  if (head.method == "OPTIONS") return HttpResponse{204, {{"Allow", route->allow()}}, ""};
-  if (head.method != route->method) {
-    HttpResponse response = error_response({ErrorKind::kInvalidArgument,
-                                            fmt::format("This path takes {}.", route->allow()),
-                                            "method_not_allowed", ""});
-    response.headers.push_back({"Allow", route->allow()});
-    return response;
-  }
+    return refusal_of({ErrorKind::kInvalidArgument,
+                       "This server answers only under the names localhost, 127.0.0.1 and [::1].",
+                       "host_not_allowed", ""});
+  if (route == nullptr) return refuse_page(head);
+  if (head.method != route->method) return wrong_method(head, route->allow());
   if (route->method == "POST" && !is_json_content_type(head.header("content-type")))
-    return error_response({ErrorKind::kInvalidArgument,
-                           "The body's Content-Type must be application/json.",
-                           "unsupported_media_type", ""});
-  if (route->needs_model)
-    if (const Status status = available(); !status) return error_response(status.error());
+    return refusal_of({ErrorKind::kInvalidArgument,
+                       "The body's Content-Type must be application/json.",
+                       "unsupported_media_type", ""});
+  if (!route->needs_model) return {};
+  if (const Status status = available(); !status) return refusal_of(status.error());
+  if (const Status room = room_for_body(head); !room) return refusal_of(room.error());
   return {};
 }
 
-HttpResponse ApiHandler::unknown_path(const HttpRequest& head) const {
-  const bool not_yet = std::ranges::find(kNotYet, head.path) != std::end(kNotYet);
-  return error_response({ErrorKind::kNotFound,
-                         not_yet ? fmt::format("{} is not supported yet.", head.path)
-                                 : "There is nothing at this path.",
-                         not_yet ? "not_supported" : "unknown_url", ""});
+std::optional<ApiHandler::Refusal> ApiHandler::refuse_page(const HttpRequest& head) const {
+  if (!has_static(options_.pages, head.path)) return refusal_of(unknown_path(head.path));
+  if (!is_get(head.method)) return wrong_method(head, std::string(kAllowGet));
+  return {};
+}
+
+Status ApiHandler::room_for_body(const HttpRequest& request) const {
+  if (core_.bodies->has_room(body_bytes(request))) return {};
+  return std::unexpected(queue_full());
 }
 
 void ApiHandler::log_refusal(const HttpRequest& head, const std::string& request_id, int status,
                              std::string code) {
-  if (!options_.log_row) return;
+  const Route* route = find_route(head.path);
+  if (status < 400 || route == nullptr || !route->logged || !options_.log_row) return;
   RequestRow row;
   row.id = request_id;
   row.ts_ms = core_.clock.unix_ms();
@@ -187,14 +212,11 @@ void ApiHandler::handle(HttpRequest request, std::shared_ptr<ResponseWriter> wri
   const Route* route = find_route(call.request.path);
   // The state may have changed while the body came.
   if (auto refusal = refuse(call.request, route)) {
-    if (route != nullptr && route->logged)
-      log_refusal(call.request, call.request_id, refusal->status,
-                  available() ? "" : available().error().code);
-    return reply(call, *std::move(refusal));
+    log_refusal(call.request, call.request_id, refusal->response.status, refusal->code);
+    return reply(call, std::move(refusal->response));
   }
   if (route != nullptr) return (this->*route->answer)(std::move(call));
-  if (auto page = serve_static(options_.pages, call.request)) return reply(call, *std::move(page));
-  reply(call, unknown_path(call.request));
+  reply(call, *serve_static(options_.pages, call.request));
 }
 
 void ApiHandler::reply(const Call& call, HttpResponse response) const {
@@ -202,12 +224,15 @@ void ApiHandler::reply(const Call& call, HttpResponse response) const {
   call.writer->send(std::move(response));
 }
 
-HttpResponse ApiHandler::protocol_error(int status, std::string_view message) {
-  Error error{ErrorKind::kInvalidArgument, std::string(message), "bad_request", ""};
-  if (status == 413) error.code = "request_too_large";
-  if (status == 503) error.code = "overloaded";
-  if (status == 408) error.code = "request_timeout";
-  return error_response(status, error);
+HttpResponse ApiHandler::protocol_error(int status, std::string_view message,
+                                        const HttpRequest& head) {
+  const std::string_view code = protocol_error_code(status);
+  const std::string id = request_id_of(head);
+  log_refusal(head, id, status, std::string(code));
+  HttpResponse response = error_response(
+      status, {ErrorKind::kInvalidArgument, std::string(message), std::string(code), ""});
+  response.headers.push_back({"X-Request-Id", id});
+  return response;
 }
 
 void ApiHandler::on_response_done(std::string_view method, std::string_view path, int status,
@@ -217,6 +242,8 @@ void ApiHandler::on_response_done(std::string_view method, std::string_view path
   const Route* route = find_route(path);
   const bool known = std::ranges::find(kMethods, method) != std::end(kMethods);
   // Labels come from our own tables, so that clients cannot make series without end.
+  // Not what asks whether the server is ready: its 503 refuses nothing.
+  if (status == 503 && path != "/ready") core_.metrics.on_refused();
   core_.metrics.on_http(known ? method : "other", route != nullptr ? route->path : "other", status,
                         static_cast<double>(duration_us) * 1e-6);
 }
@@ -236,17 +263,18 @@ void ApiHandler::detokenize(Call call) {
 
 void ApiHandler::run_job(Call call, HttpResponse (*answer)(const PreparationInput&)) {
   struct Job {
-    std::string body;
+    Job(std::string text, std::shared_ptr<HeldBodies> bodies)
+        : body(std::move(text), std::move(bodies)) {}
+
+    HeldBody body;
     std::shared_ptr<const ServedModel> model;
     PreparationLimits limits;
     std::atomic<bool> cancelled = false;
     HttpResponse response;
   };
-  auto job = std::make_shared<Job>();
-  job->body = std::move(call.request.body);
+  auto job = std::make_shared<Job>(std::move(call.request.body), core_.bodies);
   job->model = core_.model;
   job->limits = core_.limits;
-  call.writer->on_client_gone([job] { job->cancelled.store(true, std::memory_order_relaxed); });
   const Clock& clock = core_.clock;
   auto shared_call = std::make_shared<Call>(std::move(call));
   const auto submitted = core_.workers.submit(
@@ -256,10 +284,11 @@ void ApiHandler::run_job(Call call, HttpResponse (*answer)(const PreparationInpu
       [this, job, shared_call](const Status& ran) {
         reply(*shared_call, ran ? std::move(job->response) : error_response(ran.error()));
       });
-  if (!submitted)
-    reply(*shared_call,
-          error_response({ErrorKind::kResourceExhausted,
-                          "Too many requests are waiting; try again shortly.", "queue_full", ""}));
+  if (!submitted) return reply(*shared_call, error_response(queue_full()));
+  shared_call->writer->on_client_gone([job, id = *submitted, &workers = core_.workers] {
+    job->cancelled.store(true, std::memory_order_relaxed);
+    workers.cancel(id);
+  });
 }
 
 void ApiHandler::models(Call call) {
@@ -309,7 +338,8 @@ void ApiHandler::metrics(Call call) {
   scrape.model_name = options_.served_names.front();
   scrape.version = hs::version();
   if (core_.engine != nullptr) scrape.engine = core_.engine->stats();
-  scrape.preparing = static_cast<int32_t>(core_.workers.n_jobs());
+  scrape.preparing = core_.n_preparing;
+  scrape.held_body_bytes = core_.bodies->bytes();
   scrape.ready = available().has_value();
   scrape.model_load_s = load_s_;
   if (options_.log_rows_dropped) scrape.log_rows_dropped = options_.log_rows_dropped();

@@ -24,6 +24,9 @@ namespace hs {
 
 struct ApiOptions {
   PreparationLimits limits;
+  // Bodies that wait for a worker or have one, together; more are refused with 503 "queue_full",
+  // before they are read where their length is announced.
+  size_t held_bodies_bytes_max = size_t{1} << 30;
   std::vector<std::string> served_names;  // at least one; known before the model is loaded
   bool loopback_only = true;              // bound to loopback: foreign Host headers are refused
   int64_t keep_alive_ms = 10'000;         // silence on a stream before a comment is sent
@@ -52,7 +55,8 @@ class ApiHandler final : public HttpHandler {
 
   std::optional<HttpResponse> check_head(const HttpRequest& head) override;
   void handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) override;
-  HttpResponse protocol_error(int status, std::string_view message) override;
+  HttpResponse protocol_error(int status, std::string_view message,
+                              const HttpRequest& head) override;
   void on_response_done(std::string_view method, std::string_view path, int status,
                         int64_t duration_us) override;
 
@@ -67,8 +71,16 @@ class ApiHandler final : public HttpHandler {
   static const std::vector<Route>& routes();
   static const Route* find_route(std::string_view path);
 
-  std::optional<HttpResponse> refuse(const HttpRequest& head, const Route* route) const;
-  HttpResponse unknown_path(const HttpRequest& head) const;
+  // An answer that needs no body, and the code for the log; "" where it is no error.
+  struct Refusal {
+    HttpResponse response;
+    std::string code;
+  };
+  static Refusal refusal_of(const Error& error);
+  static Refusal wrong_method(const HttpRequest& head, std::string allow);
+  std::optional<Refusal> refuse(const HttpRequest& head, const Route* route) const;
+  std::optional<Refusal> refuse_page(const HttpRequest& head) const;
+  Status room_for_body(const HttpRequest& request) const;
   Status available() const;
   std::string request_id_of(const HttpRequest& request);
   void reply(const Call& call, HttpResponse response) const;

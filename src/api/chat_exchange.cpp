@@ -43,7 +43,10 @@ int32_t count_image_tokens(const Prompt& prompt) {
 
 // Shared with the worker, which touches only body, result and, to read, the rest.
 struct ChatExchange::Job {
-  std::string body;
+  Job(std::string text, std::shared_ptr<HeldBodies> bodies)
+      : body(std::move(text), std::move(bodies)) {}
+
+  HeldBody body;
   uint64_t drawn_seed = 0;
   std::shared_ptr<const ServedModel> model;
   PreparationLimits limits;
@@ -76,8 +79,7 @@ void ChatExchange::start(HttpRequest request) {
   row_.bytes_out = 0;
   model_ = core_.model;
 
-  auto job = std::make_shared<Job>();
-  job->body = std::move(request.body);
+  auto job = std::make_shared<Job>(std::move(request.body), core_.bodies);
   job->drawn_seed = core_.random();
   job->model = model_;
   job->limits = core_.limits;
@@ -91,18 +93,16 @@ void ChatExchange::start(HttpRequest request) {
       [job, &clock] {
         job->result = prepare_chat(
             {job->body, job->drawn_seed, *job->model, job->limits, clock, job->cancelled});
-        job->body = {};
       },
       [self, job](const Status& ran) { self->prepared(*job, ran); });
-  if (submitted)
-    job_id_ = *submitted;
-  else
-    answer_error({ErrorKind::kResourceExhausted,
-                  "Too many requests are waiting; try again shortly.", "queue_full", ""});
+  if (!submitted) return answer_error(queue_full());
+  job_id_ = *submitted;
+  ++core_.n_preparing;
 }
 
 void ChatExchange::prepared(Job& job, const Status& ran) {
   job_.reset();
+  --core_.n_preparing;
   PreparedChat& result = job.result;
   row_.model = result.model.substr(0, kLoggedNameBytesMax);  // a client may name anything
   row_.stream = result.stream.stream;
@@ -120,24 +120,23 @@ void ChatExchange::prepared(Job& job, const Status& ran) {
 
   stream_ = result.stream;
   with_timings_ = result.timings;
-  submit(std::move(result.generate));
+  submit(std::move(result));
 }
 
-void ChatExchange::submit(GenerateRequest generate) {
-  head_ = {"chatcmpl-" + core_.new_id(), core_.clock.unix_ms() / 1000, model_->names.front(),
+void ChatExchange::submit(PreparedChat prepared) {
+  GenerateRequest& generate = prepared.generate;
+  head_ = {"chatcmpl-" + core_.new_id(), core_.clock.unix_ms() / 1000, std::move(prepared.model),
            model_->fingerprint};
   chunks_.emplace(head_, stream_.include_usage);
   choices_.resize(static_cast<size_t>(generate.n_choices));
   with_logprobs_ = generate.n_logprobs >= 0;
-  prompt_tokens_ = static_cast<int32_t>(generate.prompt.token_ids.size());
-  image_tokens_ = count_image_tokens(generate.prompt);
+  running_.prompt_tokens = static_cast<int32_t>(generate.prompt.token_ids.size());
+  running_.image_tokens = count_image_tokens(generate.prompt);
   const bool max_tokens_given = generate.max_tokens != INT32_MAX;
   max_tokens_ = max_tokens_given ? generate.max_tokens : 0;
   row_.params_json = params_json(generate, max_tokens_given);
-  row_.prompt_tokens = prompt_tokens_;
-  row_.vision_tokens = image_tokens_;
-  running_.prompt_tokens = prompt_tokens_;
-  running_.image_tokens = image_tokens_;
+  row_.prompt_tokens = running_.prompt_tokens;
+  row_.vision_tokens = running_.image_tokens;
   written_us_ = core_.clock.now_us();
   const Result<RequestId> id = core_.engine->submit(std::move(generate), shared_from_this());
   if (!id) {
@@ -175,6 +174,10 @@ void ChatExchange::keep_alive(int64_t period_us) {
   write(sse_comment("keep-alive"));
 }
 
+void ChatExchange::on_prompt_cached(int32_t n_tokens) {
+  running_.cached_tokens = n_tokens;
+}
+
 void ChatExchange::on_text(int32_t index, std::string_view text, std::vector<TokenLogprob> logprobs,
                            int32_t n_tokens) {
   Choice& choice = choices_[static_cast<size_t>(index)];
@@ -206,7 +209,7 @@ void ChatExchange::on_choice_finished(int32_t index, FinishReason reason, std::s
   choice.answer.reason = reason;
   choice.answer.stop = stop;
   if (index == 0) row_.finish_reason = finish_word(reason);
-  if (!stream_.stream || (reason != FinishReason::kStop && reason != FinishReason::kLength)) return;
+  if (!stream_.stream) return;
   start_stream();
   if (!choice.role_sent) write(chunks_->role(index, running_usage()));
   choice.role_sent = true;
@@ -285,7 +288,6 @@ void ChatExchange::end_stream(const RequestUsage& usage, std::string_view timing
 
 void ChatExchange::answer_error(const Error& error) {
   const int status = http_status(error);
-  if (status == 503) core_.metrics.on_refused();
   // The client is told no details of a fault of ours, so the journal must have them.
   if (status == 500) log_error("request {}: {}", request_id_, error.message);
   if (stream_started_) {

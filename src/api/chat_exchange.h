@@ -35,6 +35,7 @@ class ChatExchange final : public RequestSink, public std::enable_shared_from_th
   // Ends the request with an error of the server's making (shutdown).
   void cancel(const Error& reason);
 
+  void on_prompt_cached(int32_t n_tokens) override;
   void on_text(int32_t choice, std::string_view text, std::vector<TokenLogprob> logprobs,
                int32_t n_tokens) override;
   void on_choice_finished(int32_t choice, FinishReason reason, std::string_view stop) override;
@@ -46,7 +47,7 @@ class ChatExchange final : public RequestSink, public std::enable_shared_from_th
 
   void start(HttpRequest request);
   void prepared(Job& job, const Status& ran);
-  void submit(GenerateRequest generate);
+  void submit(PreparedChat prepared);
   void client_gone();
 
   void write(std::string event);
@@ -78,8 +79,6 @@ class ChatExchange final : public RequestSink, public std::enable_shared_from_th
   bool with_timings_ = false;
   bool with_logprobs_ = false;
   int32_t max_tokens_ = 0;
-  int32_t prompt_tokens_ = 0;
-  int32_t image_tokens_ = 0;
 
   // The answer so far.
   struct Choice {

@@ -53,17 +53,7 @@ void append_finish(std::string& out, FinishReason reason, std::string_view stop)
 }  // namespace
 
 std::string_view finish_word(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "abort";
-    case FinishReason::kError:
-      return "error";
-  }
-  return "error";
+  return reason == FinishReason::kStop ? "stop" : "length";
 }
 
 void append_logprobs(std::string& out, const Tokenizer& tokenizer,

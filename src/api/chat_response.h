@@ -21,7 +21,7 @@ struct AnswerHead {
   std::string fingerprint;
 };
 
-// OpenAI's word; kCancelled and kError end a request with an error instead and have none.
+// OpenAI's word.
 std::string_view finish_word(FinishReason reason);
 
 // Appends entries of logprobs.content, separated by commas (also from what `out` holds already).

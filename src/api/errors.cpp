@@ -16,6 +16,12 @@ constexpr ByCode kByCode[] = {
     {"unsupported_media_type", 415},
 };
 
+constexpr ByCode kProtocolCodes[] = {
+    {"request_timeout", 408},    {"request_too_large", 413}, {"uri_too_long", 414},
+    {"expectation_failed", 417}, {"headers_too_large", 431}, {"engine_error", 500},
+    {"not_implemented", 501},    {"overloaded", 503},        {"http_version_not_supported", 505},
+};
+
 int status_of_kind(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kInvalidArgument:
@@ -61,6 +67,12 @@ int http_status(const Error& error) {
   return status_of_kind(error.kind);
 }
 
+std::string_view protocol_error_code(int status) {
+  for (const ByCode& entry : kProtocolCodes)
+    if (entry.status == status) return entry.code;
+  return "bad_request";
+}
+
 std::string error_json(const Error& error) {
   return error_json(http_status(error), error);
 }
@@ -77,6 +89,11 @@ std::string error_json(int status, const Error& error) {
   append_string_or_null(out, error.code.empty() ? default_code(status) : error.code);
   out += "}}";
   return out;
+}
+
+Error queue_full() {
+  return {ErrorKind::kResourceExhausted, "Too many requests are waiting; try again shortly.",
+          "queue_full", ""};
 }
 
 HttpResponse error_response(const Error& error) {

@@ -69,7 +69,8 @@ void apply_sampling(const SamplingFields& fields, const ModelSpec& spec, uint64_
 
 Status prepare(const PreparationInput& input, PreparedChat& prepared) {
   ChatRequest request;
-  const Status parsed = parse_chat_request(input.body, input.limits.request, request);
+  const Status parsed = parse_chat_request(input.body.text(), input.limits.request, request);
+  input.body.release();
   prepared.model = request.model;
   prepared.stream = request.stream;
   prepared.timings = request.timings;

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "api/chat_request.h"
+#include "api/held_body.h"
 #include "api/served_model.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -43,7 +43,7 @@ struct PreparedChat {
 };
 
 struct PreparationInput {
-  std::string_view body;
+  HeldBody& body;           // released as soon as it is read
   uint64_t drawn_seed = 0;  // used when the client gave none
   const ServedModel& model;
   const PreparationLimits& limits;

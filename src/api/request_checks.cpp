@@ -45,7 +45,6 @@ bool is_loopback_host(std::string_view host) {
 bool is_json_content_type(std::string_view content_type) {
   std::string_view type = content_type.substr(0, content_type.find(';'));
   while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
-  if (type.empty()) return content_type.empty();
   constexpr std::string_view kSuffix = "+json";
   return equals_any_case(type, "application/json") ||
          (type.size() > kSuffix.size() &&

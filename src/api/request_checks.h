@@ -13,8 +13,9 @@ namespace hs {
 // page that an attacker's name resolves to loopback (DNS rebinding) sends that name instead.
 bool is_loopback_host(std::string_view host);
 
-// Bodies are JSON. Absent counts as JSON; what an HTML form can send (text/plain and the like) is
-// refused, so that a foreign page cannot post here without a preflight.
+// Bodies are JSON and say so. Everything else is refused, also a body without a type: an HTML form
+// or a script can send those from a foreign page without asking first (the CORS protocol's simple
+// requests), and so put this server to work.
 bool is_json_content_type(std::string_view content_type);
 
 // A client's own X-Request-Id, if it is safe to repeat in logs and headers; "" otherwise.

@@ -14,7 +14,8 @@ namespace hs {
 
 // Immutable while requests are answered; any thread may read. What it points to outlives it.
 struct ServedModel {
-  std::vector<std::string> names;  // at least one; the first is the one that answers carry
+  std::vector<std::string> names;  // at least one; an answer carries the one that the request used,
+                                   // metrics the first
   const ModelSpec* spec = nullptr;
   const PromptBuilder* prompts = nullptr;
   int32_t max_model_len = 0;

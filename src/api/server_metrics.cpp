@@ -171,9 +171,11 @@ void ServerMetrics::own_text(MetricsText& out, const Scrape& scrape) const {
          scrape.ready);
   number(out, "heteroserve_model_load_seconds", "gauge", "Time the model took to load.",
          scrape.model_load_s);
-  number(out, "heteroserve_requests_preparing", "gauge", "Requests that workers prepare.",
-         scrape.preparing);
-  number(out, "heteroserve_requests_refused_total", "counter", "Requests refused with 503.",
+  number(out, "heteroserve_requests_preparing", "gauge",
+         "Chat requests that wait for a worker or have one.", scrape.preparing);
+  number(out, "heteroserve_held_body_bytes", "gauge",
+         "Complete bodies that wait for a worker or have one.", scrape.held_body_bytes);
+  number(out, "heteroserve_requests_refused_total", "counter", "Requests answered with 503.",
          refused_);
   number(out, "heteroserve_unknown_fields_total", "counter", "Request fields that nothing reads.",
          unknown_fields_);
@@ -191,6 +193,14 @@ void ServerMetrics::own_text(MetricsText& out, const Scrape& scrape) const {
   number(out, "heteroserve_steps_total", "counter", "Steps of the language model.", engine.steps);
   number(out, "heteroserve_step_tokens_total", "counter", "Tokens over all steps.",
          engine.step_tokens);
+  out.family("heteroserve_engine_failures_total", "counter",
+             "Orders that a device failed, by kind.");
+  out.sample(static_cast<double>(engine.encode_failures), {{"kind", "encode"}});
+  out.sample(static_cast<double>(engine.step_failures), {{"kind", "step"}});
+  out.family("heteroserve_non_finite_total", "counter",
+             "Results with a NaN or infinity: embeddings of pictures, logits of requests.");
+  out.sample(static_cast<double>(engine.non_finite_images), {{"kind", "image"}});
+  out.sample(static_cast<double>(engine.non_finite_requests), {{"kind", "request"}});
   number(out, "heteroserve_kv_blocks_used", "gauge", "KV blocks in use.", engine.kv_blocks_used);
   number(out, "heteroserve_kv_blocks", "gauge", "KV blocks of the pool.", engine.kv_blocks_total);
   number(out, "heteroserve_log_rows_dropped_total", "counter",

@@ -40,7 +40,8 @@ class ServerMetrics {
     std::string_view model_name;
     std::string_view version;
     EngineStats engine;
-    int32_t preparing = 0;  // requests whose pictures and prompts workers are at
+    int32_t preparing = 0;  // chat requests that wait for a worker or have one
+    size_t held_body_bytes = 0;
     bool ready = false;
     double model_load_s = 0;
     uint64_t log_rows_dropped = 0;

@@ -24,8 +24,9 @@ void check_model(ObjectReader& body, const ServedModel& model) {
   if (name != nullptr && !model.has_name(*name)) body.fail_with(unknown_model(model));
 }
 
-Result<json> parse_object(std::string_view text) {
-  auto parsed = parse_json(text);
+Result<json> parse_object(HeldBody& body) {
+  auto parsed = parse_json(body.text());
+  body.release();
   if (parsed && !parsed->is_object())
     return fail(ErrorKind::kInvalidArgument, "The body must be a JSON object.", "invalid_type");
   return parsed;

@@ -84,6 +84,8 @@ CLI::App* add_logs(CLI::App& app, Parsed& parsed) {
   logs->add_option("--last", parsed.logs.last_minutes, "Only the last so many minutes")
       ->check(CLI::PositiveNumber);
   logs->add_flag("--failed", parsed.logs.failed_only, "Only requests with status 400 and above");
+  logs->add_flag("--follow,-f", parsed.logs.follow,
+                 "Then list new requests as they are logged, until Ctrl-C");
   logs->add_flag("--json", parsed.logs.json, "One JSON object a line");
   add_settings(*logs, parsed);
   return logs;

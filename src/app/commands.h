@@ -29,6 +29,8 @@ struct LogsOptions {
   bool failed_only = false;
   double last_minutes = 0;  // 0 = since ever
   bool json = false;
+  // Goes on with new rows as they are written, until SIGINT or SIGTERM (exit code 0).
+  bool follow = false;
 };
 int logs_command(const Config& config, const LogsOptions& options);
 

@@ -3,12 +3,14 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "api/api_handler.h"
@@ -31,19 +33,19 @@ namespace hs {
 namespace {
 
 constexpr int64_t kTickMs = 1000;
+constexpr int64_t kProgressMs = 100;
+constexpr int64_t kProgressLogMs = 5000;
 constexpr int64_t kAfterCancelMs = 2000;  // for what was cancelled to send its last event
 constexpr int64_t kIdleWaitMs = 2000;     // for lanes and workers to finish their work in hand
 constexpr int64_t kIdlePollMs = 5;
 constexpr int64_t kLogCloseMs = 2000;
+// Threads that decode pictures and make prompts. One a core, so that a burst of pictures uses the
+// machine; more than one even on the smallest, because the model's load takes one.
+constexpr unsigned kWorkersMin = 4;
+constexpr unsigned kWorkersMax = 16;
 
 bool is_loopback_address(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
-std::string served_name(const Config& config) {
-  if (!config.served_model_names.empty()) return config.served_model_names.front();
-  std::filesystem::path path = std::filesystem::path(config.model).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 bool is_no_log(const std::string& path) {
@@ -72,20 +74,26 @@ class Server {
   int run();
 
  private:
+  struct Loading {
+    Config config;
+    std::atomic<int32_t> percent = 0;  // written by the worker that loads
+    std::optional<Result<std::unique_ptr<ServedEngine>>> result;
+  };
+
   Status start();
   ApiOptions api_options();
+  // Of bodies being received, and again of complete ones that wait for a worker.
+  size_t all_bodies_bytes_max() const {
+    return std::max(size_t{1} << 30, 2 * config_.body_bytes_max());
+  }
   void load();
+  void show_progress(const Loading& loading);
   void loaded(const Status& ran);
   void on_signal(int number);
   void stop(int exit_code);
   void drain();
   void wait_for_idle();
   [[noreturn]] void leave_now(int exit_code);
-
-  struct Loading {
-    Config config;
-    std::optional<Result<std::unique_ptr<ServedEngine>>> result;
-  };
 
   const Config& config_;
   SystemClock clock_;
@@ -98,18 +106,21 @@ class Server {
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<SignalWatcher> signals_;
   std::unique_ptr<Timer> tick_;
+  std::unique_ptr<Timer> progress_;  // while the model loads
   std::unique_ptr<Timer> deadline_;
   std::unique_ptr<Timer> idle_poll_;
   bool stopping_ = false;
   int exit_code_ = kExitOk;
   int64_t idle_deadline_us_ = 0;
+  int64_t progress_told_us_ = 0;  // in the journal
 };
 
 ApiOptions Server::api_options() {
   ApiOptions options;
   options.limits.request.images_max = config_.images_max;
   options.limits.image_bytes_max = config_.image_bytes_max();
-  options.served_names = {served_name(config_)};
+  options.held_bodies_bytes_max = all_bodies_bytes_max();
+  options.served_names = served_names(config_);
   options.loopback_only = is_loopback_address(config_.host);
   options.pages = web_assets();
   if (log_ != nullptr) {
@@ -134,8 +145,7 @@ Status Server::start() {
   http.host = config_.host;
   http.port = static_cast<uint16_t>(config_.port);
   http.limits.body_bytes_max = config_.body_bytes_max();
-  http.limits.all_bodies_bytes_max =
-      std::max(http.limits.all_bodies_bytes_max, 2 * http.limits.body_bytes_max);
+  http.limits.all_bodies_bytes_max = all_bodies_bytes_max();
   auto server = HttpServer::listen(loop_, *api_, http);
   if (!server) return std::unexpected(server.error());
   http_ = *std::move(server);
@@ -168,16 +178,34 @@ int Server::run() {
   return exit_code_;
 }
 
+// What /ready says while the model loads, and now and then the journal of a long load.
+void Server::show_progress(const Loading& loading) {
+  const int32_t percent = loading.percent.load(std::memory_order_relaxed);
+  api_->set_loading("reading weights", percent);
+  const int64_t now_us = clock_.now_us();
+  if (now_us - progress_told_us_ < kProgressLogMs * 1000) return;
+  progress_told_us_ = now_us;
+  log_info("reading weights: {} %", percent);
+}
+
 void Server::load() {
-  api_->set_loading("loading the model", 0);
+  api_->set_loading("reading weights", 0);
   auto loading = std::make_shared<Loading>();
+  progress_told_us_ = clock_.now_us();
+  progress_ = std::make_unique<Timer>(loop_, [this, loading] { show_progress(*loading); });
+  progress_->start(kProgressMs, kProgressMs);
   loading->config = config_;
   const auto submitted = workers_.submit(
       [loading, this] {
-        loading->result =
-            load_engine(loading->config, clock_, [wakeup = wakeup_.get()] { wakeup->send(); });
+        loading->result = load_engine(
+            loading->config, clock_, [wakeup = wakeup_.get()] { wakeup->send(); },
+            [loading](size_t done, size_t total) {
+              loading->percent.store(static_cast<int32_t>(done * 100 / std::max<size_t>(total, 1)),
+                                     std::memory_order_relaxed);
+            });
       },
       [loading, this](const Status& ran) {
+        progress_.reset();
         if (!ran || !loading->result || !*loading->result) {
           print_error(!ran ? ran.error() : loading->result->error());
           return stop(kExitConfig);
@@ -249,6 +277,7 @@ int serve_command(const Config& config) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ,
          SIG_IGN);  // a file that may not grow is a failed write, not the end of the process
+  set_worker_threads(std::clamp(std::thread::hardware_concurrency(), kWorkersMin, kWorkersMax));
   Server server(config);
   return server.run();
 }

@@ -27,8 +27,7 @@ size_t available_bytes() {
 std::shared_ptr<const ServedModel> describe(const Config& config, const ServedEngine& loaded,
                                             const Clock& clock, int32_t max_model_len) {
   auto served = std::make_shared<ServedModel>();
-  served->names = config.served_model_names;
-  if (served->names.empty()) served->names = {loaded.model.spec.name};
+  served->names = served_names(config);
   served->spec = &loaded.model.spec;
   served->prompts = loaded.model.prompts.get();
   served->max_model_len = max_model_len;
@@ -77,6 +76,11 @@ Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, s
   return static_cast<int32_t>(std::clamp<int64_t>(std::min(wanted, room), 1, INT32_MAX));
 }
 
+std::vector<std::string> served_names(const Config& config) {
+  if (!config.served_model_names.empty()) return config.served_model_names;
+  return {checkpoint_name(config.model)};
+}
+
 Status check_model_path(const Config& config) {
   if (config.model.empty())
     return fail(ErrorKind::kInvalidArgument, "no model: name a directory in Hugging Face layout");
@@ -92,7 +96,8 @@ Status check_model_path(const Config& config) {
 }
 
 Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Clock& clock,
-                                                  std::function<void()> wake) {
+                                                  std::function<void()> wake,
+                                                  LoadProgress progress) {
   const int64_t begin_us = clock.now_us();
   auto loaded = std::make_unique<ServedEngine>();
   auto device = make_cpu_device({.index = 0, .threads = config.threads, .cores = {}});
@@ -107,6 +112,7 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   load.max_model_len = config.max_model_len;
   load.vision_devices = {loaded->device.get()};
   load.language_devices = {loaded->device.get()};
+  load.progress = std::move(progress);
   auto model = load_model(load);
   if (!model) return std::unexpected(model.error());
   loaded->model = *std::move(model);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "api/served_model.h"
 #include "app/config.h"
@@ -24,14 +26,18 @@ struct ServedEngine {
 };
 
 // Reads the checkpoint and sizes all memory; any thread, seconds to minutes. `wake` as in
-// Engine::create; `clock` must outlive the result.
+// Engine::create, `progress` as in LoadOptions; `clock` must outlive the result.
 Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Clock& clock,
-                                                  std::function<void()> wake);
+                                                  std::function<void()> wake,
+                                                  LoadProgress progress = {});
 
 // Blocks of the KV cache when none are given: what max_num_seqs sequences of max_model_len can use,
 // but at most what `free_bytes` / 4 holds. kResourceExhausted when not even one such sequence fits.
 Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
                                   size_t free_bytes);
+
+// The names that clients may use, the same before and after the load; at least one.
+std::vector<std::string> served_names(const Config& config);
 
 // A wrong path is found here, before anything is bound or loaded.
 Status check_model_path(const Config& config);

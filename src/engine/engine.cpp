@@ -357,11 +357,15 @@ void EngineImpl::handle_token(RequestId id, int32_t choice, const SampledToken& 
     end_request(id, &error);
     return;
   }
+  const std::shared_ptr<RequestSink> sink = request->sink;
+  if (request->timings.first_token_us < 0) {
+    request->n_cached_tokens = scheduler_.request(id)->cached_tokens;
+    if (request->n_cached_tokens > 0) sink->on_prompt_cached(request->n_cached_tokens);
+  }
   request->token_came(clock_.now_us());
   ++counters_.generation_tokens;
   ChoiceOutput& output = request->choices[static_cast<size_t>(choice)];
   ChoiceOutput::Delta delta = output.push(token);
-  const std::shared_ptr<RequestSink> sink = request->sink;
   if (!delta.empty()) {
     sink->on_text(choice, delta.text, std::move(delta.logprobs), output.n_tokens());
   }
@@ -434,8 +438,8 @@ void EngineImpl::dispatch_step() {
 
 EngineStats EngineImpl::stats() const {
   EngineStats stats = counters_;
-  stats.running = scheduler_.n_running();
-  stats.waiting = scheduler_.n_waiting();
+  stats.running = scheduler_.n_running_requests();
+  stats.waiting = std::max(0, static_cast<int32_t>(active_.size()) - stats.running);
   stats.kv_blocks_used = scheduler_.pool().n_held();
   stats.kv_blocks_total = scheduler_.pool().n_blocks();
   const Scheduler::Counters& counters = scheduler_.counters();

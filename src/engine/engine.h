@@ -18,7 +18,8 @@ namespace hs {
 
 using RequestId = uint64_t;
 
-enum class FinishReason { kStop, kLength, kCancelled, kError };
+// A request that is cancelled or fails ends with an error instead.
+enum class FinishReason { kStop, kLength };
 
 struct GenerateRequest {
   Prompt prompt;
@@ -68,6 +69,9 @@ struct RequestUsage {
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
+  // How many tokens of the prompt were found in the prefix cache; before the first token's text,
+  // and only if there were any.
+  virtual void on_prompt_cached(int32_t /*n_tokens*/) {}
   // New text of one choice (may be empty when only logprobs or a finish came; there is always a
   // last call before the finish, so that n_tokens is final). A token that ends the choice by its id
   // is counted, but has neither text nor logprob. Token logprobs belong to the tokens that became
@@ -96,8 +100,8 @@ struct EngineConfig {
 
 // A snapshot for metrics and the dashboard. Counters only grow.
 struct EngineStats {
-  int32_t running = 0;
-  int32_t waiting = 0;
+  int32_t running = 0;  // requests with a sequence in the batch
+  int32_t waiting = 0;  // requests with none
   int32_t kv_blocks_used = 0;
   int32_t kv_blocks_total = 0;
   int64_t prompt_tokens = 0;

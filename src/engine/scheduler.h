@@ -143,6 +143,13 @@ class Scheduler {
   const EmbeddingSlots& slots() const { return slots_; }
   const SchedulerConfig& config() const { return config_; }
   int32_t n_running() const { return static_cast<int32_t>(running_.size()); }
+  // Requests with at least one running sequence.
+  int32_t n_running_requests() const {
+    int32_t count = 0;  // sequences of one request are neighbours
+    for (size_t i = 0; i < running_.size(); ++i)
+      if (i == 0 || running_[i]->request != running_[i - 1]->request) ++count;
+    return count;
+  }
   int32_t n_waiting() const { return static_cast<int32_t>(waiting_.size()); }
   // Requests known, those that were cancelled while a lane works on them included.
   int32_t n_requests() const { return static_cast<int32_t>(requests_.size()); }

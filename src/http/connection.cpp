@@ -184,7 +184,7 @@ void HttpConnection::refuse(int status, std::string_view message) {
   if (begun_us_ == 0) begun_us_ = host_.loop.now_us();
   begin_answer();
   keep_alive_ = false;
-  answer(host_.handler.protocol_error(status, message));
+  answer(host_.handler.protocol_error(status, message, parser_.request()));
 }
 
 void HttpConnection::answer(HttpResponse response) {
@@ -242,7 +242,7 @@ void HttpConnection::abandoned() {
   log_error("{} {}: the handler dropped its writer without an answer", method_, path_);
   if (started_) return abort();
   keep_alive_ = false;
-  answer(host_.handler.protocol_error(500, "The server failed to answer."));
+  answer(host_.handler.protocol_error(500, "The server failed to answer.", {}));
 }
 
 void HttpConnection::answer_complete() {
@@ -271,7 +271,17 @@ void HttpConnection::abort() {
   close();
 }
 
+// A client that is still sending would see a reset instead of the answer. One that was answered
+// completely, or waits idly, sends nothing, so that a drain need not wait for it to notice.
+bool HttpConnection::nothing_half_read() const {
+  if (!input_.empty()) return false;
+  if (state_ == State::kWaiting) return true;
+  return parser_.state() == HttpParser::State::kDone ||
+         (parser_.state() == HttpParser::State::kHeadDone && !parser_.has_body());
+}
+
 void HttpConnection::linger() {
+  close_when_taken_ = nothing_half_read();
   state_ = State::kLingering;
   input_ = {};
   if (eof_ && queued_bytes() == 0) return close();
@@ -279,6 +289,9 @@ void HttpConnection::linger() {
   linger_end_us_ = host_.loop.now_us() + host_.limits.linger_timeout_ms * 1000;
   set_deadline(host_.limits.linger_idle_timeout_ms);
   if (!eof_) stream_->start_reading();
+  if (!close_when_taken_) return;
+  ticked_us_ = host_.loop.now_us();
+  tick_timer_.start(1, tick_period_ms());
 }
 
 void HttpConnection::close() {
@@ -369,10 +382,12 @@ void HttpConnection::on_tick() {
     stream_->reset_on_close();
     return close();
   }
+  const bool closing = state_ == State::kLingering && close_when_taken_;
+  if (closing && stream_->unacknowledged_bytes() == 0) return close();
   const bool probing = state_ == State::kAnswering && eof_;
   if (probing && !stream_->is_alive()) return close();
   if (probing && now_us - probed_us_ >= host_.limits.probe_period_ms * 1000) probe();
-  if (!probing && queued_bytes() == 0) tick_timer_.stop();
+  if (!probing && !closing && queued_bytes() == 0) tick_timer_.stop();
 }
 
 bool HttpConnection::is_stalled(int64_t step_us) {

@@ -42,7 +42,9 @@ struct HttpConnectionHost {
 //   kWaiting    for the first byte of a request
 //   kReading    a head or a body is under way
 //   kAnswering  the handler has the request; what the client sends meanwhile waits, within a limit
-//   kLingering  the last answer is being sent and no more will be; what still comes is discarded
+//   kLingering  the last answer is being sent and no more will be; what still comes is discarded.
+//               Ends when the client ends its side; where no request is half read, as soon as the
+//               client's machine has acknowledged everything; or after the limits' times.
 //   kClosed     waits for destruction
 //
 // The client that leaves. A reset ends the connection at once. A client that ends only its sending
@@ -94,6 +96,7 @@ class HttpConnection final : public TcpEvents {
   void linger();
   void close();
   bool may_keep_alive() const;
+  bool nothing_half_read() const;
 
   void send_bytes(std::string bytes);
   void set_deadline(int64_t ms);
@@ -140,6 +143,7 @@ class HttpConnection final : public TcpEvents {
   bool doomed_ = false;      // to be closed at the next tick
   int64_t probed_us_ = 0;
 
+  bool close_when_taken_ = false;  // in kLingering: nothing of the client's is on its way
   size_t lingered_bytes_ = 0;
   int64_t linger_end_us_ = 0;
 

@@ -67,8 +67,10 @@ class HttpHandler {
   virtual std::optional<HttpResponse> check_head(const HttpRequest& head) = 0;
   virtual void handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) = 0;
   // An error of the protocol itself (413, 431, 400 malformed, 408): the body to send, in the API's
-  // own shape.
-  virtual HttpResponse protocol_error(int status, std::string_view message) = 0;
+  // own shape. `head`: the request as far as it was read. A client that leaves before its request
+  // is complete gets no answer, and no call here.
+  virtual HttpResponse protocol_error(int status, std::string_view message,
+                                      const HttpRequest& head) = 0;
   // Called when an answer is complete, for metrics; not for one that its client left, or that was
   // cut off (on_client_gone tells of those). Method and path are "" where the head was not read.
   virtual void on_response_done(std::string_view method, std::string_view path, int status,

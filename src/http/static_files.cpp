@@ -71,15 +71,22 @@ std::string gunzip(std::string_view packed) {
   return out;
 }
 
+const StaticFile* find_static(std::span<const StaticFile> files, std::string_view path) {
+  const auto file = std::ranges::find(files, path == "/" ? "/index.html" : path, &StaticFile::path);
+  return file == files.end() ? nullptr : &*file;
+}
+
 }  // namespace
+
+bool has_static(std::span<const StaticFile> files, std::string_view path) {
+  return find_static(files, path) != nullptr;
+}
 
 std::optional<HttpResponse> serve_static(std::span<const StaticFile> files,
                                          const HttpRequest& request) {
   if (request.method != "GET") return std::nullopt;
-  const std::string_view path =
-      request.path == "/" ? "/index.html" : std::string_view(request.path);
-  const auto file = std::ranges::find(files, path, &StaticFile::path);
-  if (file == files.end()) return std::nullopt;
+  const StaticFile* file = find_static(files, request.path);
+  if (file == nullptr) return std::nullopt;
 
   HttpResponse response;
   const std::string_view keep =

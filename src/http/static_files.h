@@ -19,6 +19,9 @@ struct StaticFile {
 // Every file below web/, compiled in by cmake/EmbedAssets.cmake (target hs_web).
 std::span<const StaticFile> web_assets();
 
+// Whether the table has the path, whatever the method.
+bool has_static(std::span<const StaticFile> files, std::string_view path);
+
 // The answer to a GET or HEAD of a path in the table; nothing for other paths and methods. Clients
 // that do not accept gzip get the plain bytes. A file whose name carries a hash ("app.3f2a9c10.js")
 // may be kept for ever, the others are asked for again each time (If-None-Match -> 304). Every

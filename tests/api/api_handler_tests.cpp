@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 #include <iterator>
+#include <latch>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -119,6 +120,17 @@ BOOST_AUTO_TEST_CASE(a_stream_begins_with_the_role_and_ends_with_usage_and_done)
   BOOST_TEST(chunks[3]["choices"][0]["delta"].empty());
   BOOST_TEST(chunks[4]["choices"].empty());
   BOOST_TEST(chunks[4]["usage"]["total_tokens"] == 10);
+}
+
+BOOST_AUTO_TEST_CASE(continuous_usage_counts_cached_tokens_from_the_first_chunk) {
+  const auto writer =
+      chat({{"stream", true}, {"stream_options", {{"continuous_usage_stats", true}}}});
+  sink().on_prompt_cached(3);
+  sink().on_text(0, "x", {}, 1);
+  finish();
+  for (const std::string& event : writer->events())
+    if (event != "[DONE]")
+      BOOST_TEST(json::parse(event)["usage"]["prompt_tokens_details"]["cached_tokens"] == 3, event);
 }
 
 BOOST_AUTO_TEST_CASE(without_include_usage_no_chunk_speaks_of_it) {
@@ -277,7 +289,9 @@ BOOST_AUTO_TEST_CASE(an_unknown_model_is_404_with_the_served_names) {
   BOOST_TEST(error_of(*writer)["message"].get<std::string>().find("alias") != std::string::npos);
   BOOST_TEST(rows.back().status == 404);
   BOOST_TEST(rows.back().error_code == "model_not_found");
-  BOOST_TEST(chat({{"model", "alias"}})->status == 0);  // with the engine now
+  const auto alias = chat({{"model", "alias"}});
+  finish();
+  BOOST_TEST(alias->json()["model"] == "alias");  // as the request named it
 }
 
 BOOST_AUTO_TEST_CASE(the_row_of_a_refused_request_names_its_model) {
@@ -322,6 +336,69 @@ BOOST_AUTO_TEST_CASE(routes_and_methods) {
   BOOST_TEST(options->header("Allow") == "GET, HEAD, OPTIONS");
   for (const char* method : {"PUT", "DELETE", "PATCH", "TRACE", "POST"})
     BOOST_TEST(send(request(method, "/health"))->status == 405, method);
+  const auto page = send(request("POST", "/"));
+  BOOST_TEST(page->status == 405);
+  BOOST_TEST(page->header("Allow") == "GET, HEAD, OPTIONS");
+  BOOST_TEST(error_of(*page)["code"] == "method_not_allowed");
+  BOOST_TEST(send(request("OPTIONS", "/"))->status == 204);
+  BOOST_TEST(send(request("POST", "/nothing.js"))->status == 404);
+}
+
+BOOST_AUTO_TEST_CASE(a_body_that_does_not_say_that_it_is_json_is_refused) {
+  for (const char* type : {"", "application/x-www-form-urlencoded", "text/plain"}) {
+    HttpRequest post = request("POST", "/v1/chat/completions", "{}");
+    post.headers.pop_back();
+    if (*type != '\0') post.headers.push_back({"content-type", type});
+    const auto writer = send(std::move(post));
+    BOOST_TEST(writer->status == 415, type);
+    BOOST_TEST(error_of(*writer)["code"] == "unsupported_media_type", type);
+    BOOST_TEST(rows.back().error_code == "unsupported_media_type");
+  }
+  HttpRequest charset = request("POST", "/v1/chat/completions", "{}");
+  charset.headers.back().value = "application/json; charset=utf-8";
+  BOOST_TEST(!api.check_head(charset).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(bodies_that_wait_for_a_worker_are_bounded_together) {
+  constexpr int kThreads = 4;  // the default of set_worker_threads()
+  WorkerPool blockers(loop, kThreads);
+  std::latch gate(1);
+  int n_blocked = kThreads;
+  for (int i = 0; i < kThreads; ++i)
+    BOOST_REQUIRE(blockers.submit([&] { gate.wait(); }, [&](const Status&) { --n_blocked; }));
+  const auto body = [](size_t bytes) {
+    const json fields = {{"model", "tiny"},
+                         {"messages", {{{"role", "user"}, {"content", std::string(bytes, 'x')}}}}};
+    return fields.dump();
+  };
+  constexpr size_t kMost = kHeldBodiesBytesMax * 6 / 10;
+  const auto first = send(request("POST", "/v1/chat/completions", body(kMost)));
+  BOOST_TEST(!first->done);
+  BOOST_TEST(get("/metrics")
+                 ->body.find("heteroserve_held_body_bytes{model_name=\"tiny\",engine="
+                             "\"0\"} 6") != std::string::npos);
+  for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
+    HttpRequest announced = request("POST", path);
+    announced.headers.push_back({"content-length", std::to_string(kMost)});
+    const auto before_it_is_read = api.check_head(announced);
+    BOOST_REQUIRE(before_it_is_read.has_value());
+    BOOST_TEST(before_it_is_read->status == 503);
+    const auto second = send(request("POST", path, body(kMost)));  // as if it came in chunks
+    BOOST_TEST(second->status == 503);
+    BOOST_TEST(error_of(*second)["code"] == "queue_full");
+    BOOST_TEST(!second->header("Retry-After").empty());
+  }
+  const auto small = send(request("POST", "/v1/chat/completions", body(10)));
+  BOOST_TEST(!small->done);
+  BOOST_TEST(rows.size() == 2U);  // the two of /v1/chat/completions
+  BOOST_TEST(rows.back().error_code == "queue_full");
+
+  gate.count_down();
+  run_until(loop, [&] { return n_blocked == 0 && engine.sinks.size() == 2; }, "the workers");
+  BOOST_TEST(get("/metrics")
+                 ->body.find("heteroserve_held_body_bytes{model_name=\"tiny\",engine="
+                             "\"0\"} 0\n") != std::string::npos);
+  BOOST_TEST(post("/v1/chat/completions", body(kMost))->status == 0);  // with the engine now
 }
 
 BOOST_AUTO_TEST_CASE(models_are_listed_and_found_by_name) {
@@ -336,15 +413,6 @@ BOOST_AUTO_TEST_CASE(models_are_listed_and_found_by_name) {
   BOOST_TEST(get("/v1/models/t%69ny")->json()["id"] == "tiny");
   BOOST_TEST(get("/v1/models/a/b")->status == 404);
   BOOST_TEST(get("/v1/models/%zz")->status == 400);
-}
-
-BOOST_AUTO_TEST_CASE(only_json_bodies_are_taken) {
-  HttpRequest form = request("POST", "/v1/chat/completions", "{}");
-  form.headers.push_back({"content-type", "text/plain"});
-  BOOST_TEST(send(form)->status == 415);
-  BOOST_TEST(rows.back().error_code == "unsupported_media_type");
-  form.headers.back().value = "application/json; charset=utf-8";
-  BOOST_TEST(!api.check_head(form).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(foreign_host_names_are_refused_on_loopback) {
@@ -393,6 +461,10 @@ BOOST_AUTO_TEST_CASE(metrics_count_requests_and_carry_the_model) {
   engine.engine_stats.running = 3;
   engine.engine_stats.kv_blocks_used = 1;
   engine.engine_stats.kv_blocks_total = 4;
+  engine.engine_stats.encode_failures = 1;
+  engine.engine_stats.step_failures = 2;
+  engine.engine_stats.non_finite_images = 4;
+  engine.engine_stats.non_finite_requests = 5;
   chat({});
   sink().on_text(0, "x", {}, 1);
   clock.advance_us(20'000);
@@ -402,6 +474,8 @@ BOOST_AUTO_TEST_CASE(metrics_count_requests_and_carry_the_model) {
                  {.first_token_us = 30'000, .total_us = 50'000}, nullptr);
   api.on_response_done("POST", "/v1/chat/completions", 200, 5000);
   api.on_response_done("BREW", "/secret/path", 404, 10);
+  api.on_response_done("", "", 503, 10);  // too many connections
+  api.on_response_done("GET", "/ready", 503, 10);
   const std::string text = get("/metrics")->body;
   for (const char* line :
        {"vllm:num_requests_running{model_name=\"tiny\",engine=\"0\"} 3\n",
@@ -413,18 +487,37 @@ BOOST_AUTO_TEST_CASE(metrics_count_requests_and_carry_the_model) {
         "vllm:time_to_first_token_seconds_count{model_name=\"tiny\",engine=\"0\"} 1\n",
         "http_requests_total{handler=\"/v1/chat/completions\",method=\"POST\",status=\"200\"} 1\n",
         "http_requests_total{handler=\"other\",method=\"other\",status=\"404\"} 1\n",
+        "heteroserve_engine_failures_total{model_name=\"tiny\",engine=\"0\",kind=\"step\"} 2\n",
+        "heteroserve_engine_failures_total{model_name=\"tiny\",engine=\"0\",kind=\"encode\"} 1\n",
+        "heteroserve_non_finite_total{model_name=\"tiny\",engine=\"0\",kind=\"image\"} 4\n",
+        "heteroserve_non_finite_total{model_name=\"tiny\",engine=\"0\",kind=\"request\"} 5\n",
+        "heteroserve_requests_refused_total{model_name=\"tiny\",engine=\"0\"} 1\n",
+        "heteroserve_requests_preparing{model_name=\"tiny\",engine=\"0\"} 0\n",
         "heteroserve_ready{model_name=\"tiny\",engine=\"0\"} 1\n"})
     BOOST_TEST(text.find(line) != std::string::npos, line);
   BOOST_TEST(text.find("secret") == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(protocol_errors_have_the_apis_shape) {
-  const HttpResponse response = api.protocol_error(413, "The body is too large.");
+  const HttpResponse response =
+      api.protocol_error(413, "The body is too large.", request("POST", "/v1/chat/completions"));
   BOOST_TEST(response.status == 413);
   const json error = json::parse(response.body)["error"];
   BOOST_TEST(error["code"] == "request_too_large");
   BOOST_TEST(error["type"] == "invalid_request_error");
   BOOST_TEST(error["message"] == "The body is too large.");
+  BOOST_REQUIRE(rows.size() == 1U);
+  BOOST_TEST(rows[0].status == 413);
+  BOOST_TEST(rows[0].error_code == "request_too_large");
+  BOOST_TEST(rows[0].client == "127.0.0.1");
+
+  const std::pair<int, const char*> codes[] = {
+      {400, "bad_request"}, {408, "request_timeout"}, {500, "engine_error"}, {503, "overloaded"}};
+  for (const auto& [status, code] : codes) {
+    const HttpResponse other = api.protocol_error(status, "what", {});
+    BOOST_TEST(json::parse(other.body)["error"]["code"] == code);
+  }
+  BOOST_TEST(rows.size() == 1U);  // what has no path belongs to no logged route
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -132,6 +132,9 @@ class FakePrompts final : public PromptBuilder {
 };
 
 struct ApiFixture {
+  static constexpr size_t kHeldBodiesBytesMax = 100'000;
+  static constexpr StaticFile kPages[] = {{"/index.html", "text/html", "", "\"tag\""}};
+
   explicit ApiFixture(bool with_model = true) : api(loop, workers, clock, options()) {
     spec.name = "tiny";
     spec.vocab_size = prompts.tokenizer().size();
@@ -144,6 +147,8 @@ struct ApiFixture {
     out.served_names = {"tiny", "alias"};
     out.limits.request.images_max = 2;
     out.limits.image_bytes_max = 4096;
+    out.held_bodies_bytes_max = kHeldBodiesBytesMax;
+    out.pages = kPages;
     out.log_row = [this](RequestRow row) { rows.push_back(std::move(row)); };
     return out;
   }
@@ -165,6 +170,7 @@ struct ApiFixture {
     out.body = std::move(body);
     out.peer = "127.0.0.1:50000";
     out.headers = {{"host", "127.0.0.1:8080"}};
+    if (out.method == "POST") out.headers.push_back({"content-type", "application/json"});
     return out;
   }
 

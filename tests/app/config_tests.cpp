@@ -1,7 +1,5 @@
 // Proves where settings come from and which wins, that unknown names are errors with the nearest
 // right one, and that contradictory limits are refused.
-#include <stdlib.h>
-
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +10,7 @@
 
 #include "app/config.h"
 #include "app/served_engine.h"
+#include "support/temp_dir.h"
 
 namespace hs {
 namespace {
@@ -21,16 +20,12 @@ namespace fs = std::filesystem;
 // A folder of its own, flags and an environment.
 struct ConfigFixture {
   ConfigFixture() {
-    std::string pattern = (fs::temp_directory_path() / "hs_config_XXXXXX").string();
-    BOOST_REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    folder = pattern;
     sources.system_file = folder / "heteroserve.toml";
     sources.environment = [this](const char* name) {
       const auto found = environment.find(name);
       return found == environment.end() ? nullptr : found->second.c_str();
     };
   }
-  ~ConfigFixture() { fs::remove_all(folder); }
 
   void write(const fs::path& name, const std::string& text) const {
     fs::create_directories((folder / name).parent_path());
@@ -49,7 +44,8 @@ struct ConfigFixture {
     return loaded.error().message;
   }
 
-  fs::path folder;
+  test::TempDir temporary;
+  const fs::path folder = temporary.path();
   ConfigSources sources;
   std::map<std::string, std::string> environment = {{"HOME", "/home/someone"}};
 };

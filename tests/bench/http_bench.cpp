@@ -35,7 +35,8 @@ class Health final : public hs::HttpHandler {
   void handle(hs::HttpRequest, std::shared_ptr<hs::ResponseWriter> writer) override {
     writer->send({200, {{"content-type", "application/json"}}, std::string(kBodyEnd)});
   }
-  hs::HttpResponse protocol_error(int status, std::string_view message) override {
+  hs::HttpResponse protocol_error(int status, std::string_view message,
+                                  const hs::HttpRequest& /*head*/) override {
     return {status, {}, std::string(message)};
   }
   void on_response_done(std::string_view, std::string_view, int, int64_t) override {}

@@ -8,6 +8,12 @@
 
 namespace hs::test {
 
+void RecordingSink::on_prompt_cached(int32_t n_tokens) {
+  if (!choices.empty() || n_prompt_cached != 0)
+    faults.push_back("cached tokens told late or twice");
+  n_prompt_cached = n_tokens;
+}
+
 void RecordingSink::on_text(int32_t choice, std::string_view text,
                             std::vector<TokenLogprob> logprobs, int32_t n_tokens) {
   ChoiceRecord& record = choices[choice];

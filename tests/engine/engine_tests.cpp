@@ -133,6 +133,23 @@ BOOST_AUTO_TEST_CASE(several_choices_share_the_prompts_blocks) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(requests_are_counted_not_their_choices) {
+  EngineConfig config = small_config();
+  config.max_num_seqs = 3;
+  EngineFixture fixture(config);
+  GenerateRequest request = long_request(text_prompt(5, 8), 9);
+  request.n_choices = 3;
+  const auto first = fixture.submit(request);
+  fixture.run_until([&] { return first->choices.size() == 3; });
+  BOOST_TEST(fixture.engine->stats().running == 1);
+  BOOST_TEST(fixture.engine->stats().waiting == 0);
+  const auto second = fixture.submit(request);  // the batch has no room
+  BOOST_TEST(fixture.engine->stats().running == 1);
+  BOOST_TEST(fixture.engine->stats().waiting == 1);
+  fixture.run_until_idle();
+  check_result(request, *second);
+}
+
 BOOST_AUTO_TEST_CASE(further_choices_may_need_a_picture_again) {
   for (const int32_t tail : {1, 2, 3, 4, 5}) {
     EngineFixture fixture(small_config(), true);
@@ -159,6 +176,8 @@ BOOST_AUTO_TEST_CASE(a_repeated_prompt_comes_from_the_prefix_cache_with_the_same
   check_result(request, *second);
   BOOST_TEST(first->usage.cached_tokens == 0);
   BOOST_TEST(second->usage.cached_tokens == 24);  // of 28; one token at least has to be run
+  BOOST_TEST(first->n_prompt_cached == 0);
+  BOOST_TEST(second->n_prompt_cached == 24);  // told before the first text
   BOOST_TEST(fixture.fake.language->n_tokens - run_before == 4 + 11);
   BOOST_TEST(fixture.fake.vision->n_images == 1);
   BOOST_TEST(fixture.engine->stats().prefix_hits == 24);

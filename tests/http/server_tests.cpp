@@ -61,6 +61,17 @@ BOOST_AUTO_TEST_CASE(stream_arrives_chunk_by_chunk) {
   BOOST_TEST(handler.gone["/later"] == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_refused_body_is_told_with_the_head_it_belongs_to) {
+  HttpLimits limits;
+  limits.body_bytes_max = 10;
+  start(limits);
+  const auto client = connect();
+  client->send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 11\r\n\r\n");
+  until([&] { return client->eof; }, "the refusal");
+  BOOST_TEST(client->received.starts_with("HTTP/1.1 413 "));
+  BOOST_TEST(handler.error_path == "/echo");
+}
+
 BOOST_AUTO_TEST_CASE(answer_that_comes_late_keeps_the_connection) {
   start();
   const auto client = connect();
@@ -272,6 +283,25 @@ BOOST_AUTO_TEST_CASE(drain_closes_idle_connections_and_lets_answers_end) {
   streaming->stream.reset();
   until([&] { return done; }, "the drain");
   BOOST_TEST(handler.gone.empty());
+}
+
+BOOST_AUTO_TEST_CASE(drain_waits_for_no_client_that_has_everything) {
+  HttpLimits limits;
+  limits.linger_timeout_ms = limits.linger_idle_timeout_ms = 600'000;  // never within this test
+  start(limits);
+  const auto idle = connect();  // neither client closes its side
+  idle->send(get("/show"));
+  until_received(*idle, "host: t\n");
+  const auto answered = connect();
+  answered->send(get("/later"));
+  const auto answer = writer("/later");
+  bool done = false;
+  server->drain(600'000, [&] { done = true; });
+  answer->send({200, {}, "the answer"});
+  until([&] { return done && answered->eof && idle->eof; }, "the drain");
+  BOOST_TEST(answered->received.ends_with("the answer"));
+  BOOST_TEST(!answered->broken);
+  BOOST_TEST(!idle->broken);
 }
 
 BOOST_AUTO_TEST_CASE(drain_cuts_off_what_does_not_end_in_time) {

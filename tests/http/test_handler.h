@@ -38,8 +38,10 @@ class TestHandler final : public HttpHandler {
     writer->send({200, {{"content-type", "text/plain"}}, shown(request)});
   }
 
-  HttpResponse protocol_error(int status, std::string_view message) override {
+  HttpResponse protocol_error(int status, std::string_view message,
+                              const HttpRequest& head) override {
     events += fmt::format("error {}\n", status);
+    error_path = head.path;
     return {status, {}, std::string(message)};
   }
 
@@ -50,6 +52,7 @@ class TestHandler final : public HttpHandler {
   }
 
   std::string events;
+  std::string error_path;  // of the last protocol error
   int64_t last_duration_us = -1;
   std::map<std::string, std::shared_ptr<ResponseWriter>> waiting;  // by path
   std::map<std::string, int> gone;  // calls of on_client_gone, by path
