@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs the Debian packages this project needs: the single list of them.
 #
-#   packaging/install-deps.sh [--build] [--test] [--lint] [--list]
+#   packaging/install-deps.sh [--build] [--test] [--browser] [--lint] [--list]
 #
-# --build  what it takes to build and run (the default); --test adds what the tests need; --lint what the lint needs.
-# --list   prints the package names instead of installing them.
+# --build    what it takes to build and run (the default); --test adds what the tests need; --lint what the lint needs.
+# --browser  what the tests of the page need besides (some 400 MB; without it they are skipped).
+# --list     prints the package names instead of installing them.
 # Safe to repeat: nothing is done, and no root is needed, when everything is there.
 set -euo pipefail
 
@@ -12,6 +13,7 @@ build=(g++ cmake ninja-build pkg-config libuv1-dev node-llhttp libsqlite3-dev zl
   nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfmt-dev libpcre2-dev libutf8proc-dev
   libturbojpeg0-dev libspng-dev)
 test=(libboost-test-dev python3 python3-venv curl)
+browser=(chromium)
 lint=(python3 python3-venv shellcheck codespell)
 
 want=()
@@ -20,9 +22,10 @@ for option in "$@"; do
   case "$option" in
     --build) want+=("${build[@]}") ;;
     --test) want+=("${build[@]}" "${test[@]}") ;;
+    --browser) want+=("${browser[@]}") ;;
     --lint) want+=("${build[@]}" "${test[@]}" "${lint[@]}") ;;
     --list) list=true ;;
-    *) echo "install-deps: unknown option $option (known: --build --test --lint --list)" >&2; exit 2 ;;
+    *) echo "install-deps: unknown option $option (known: --build --test --browser --lint --list)" >&2; exit 2 ;;
   esac
 done
 [ ${#want[@]} -gt 0 ] || want=("${build[@]}")

@@ -2,7 +2,8 @@
 # Runs every test and ends with one line "N passed, N failed": tests/run.sh BUILD_DIR [--cpp-only].
 #
 # First the C++ test binaries (Boost.Test, one a folder), then the end-to-end tests, which start the real server and
-# talk to it with the real `openai` client in a virtual environment under build/.
+# talk to it with the real `openai` client in a virtual environment under build/, and the page's tests in a real
+# browser where there is one.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 build=$1
@@ -15,9 +16,25 @@ export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 
 passed=0
 failed=0
+skipped=0
 reports=$build/test-reports
 rm -rf "$reports"
 mkdir -p "$reports"
+
+# Adds a report's cases to the totals: add NAME REPORT STATUS BEGAN.
+add() {
+  local ok bad not_run
+  read -r ok bad not_run <<<"$(python3 tests/support/count_cases.py "$2" 2>/dev/null || echo 0 1 0)"
+  # A crash leaves no failed case in the report, but the run did fail.
+  [ "$3" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
+  passed=$((passed + ok))
+  failed=$((failed + bad))
+  skipped=$((skipped + not_run))
+  local note=""
+  [ "$not_run" -eq 0 ] || note=", $not_run skipped"
+  printf '%-22s %5d passed %3d failed  %3d s%s\n' "$1" "$ok" "$bad" $((SECONDS - $4)) "$note"
+  [ "$bad" -eq 0 ]
+}
 
 for binary in "$build"/tests/hs_test_*; do
   [ -x "$binary" ] || continue
@@ -26,14 +43,7 @@ for binary in "$build"/tests/hs_test_*; do
   start=$SECONDS
   "$binary" --report_format=XML --report_level=short --report_sink="$report" --log_level=error --color_output=no \
     --catch_system_errors=no
-  status=$?
-  counts=$(python3 tests/support/count_cases.py "$report" 2>/dev/null) || counts="0 1"
-  read -r ok bad <<<"$counts"
-  # A crash leaves no failed case in the report, but the run did fail.
-  [ $status -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
-  passed=$((passed + ok))
-  failed=$((failed + bad))
-  printf '%-22s %5d passed %3d failed  %3d s\n' "$name" "$ok" "$bad" $((SECONDS - start))
+  add "$name" "$report" $? $start
 done
 
 if ! $cpp_only; then
@@ -41,20 +51,23 @@ if ! $cpp_only; then
     echo "the end-to-end tests could not be prepared" >&2
     failed=$((failed + 1))
   else
-    start=$SECONDS
-    report=$reports/end_to_end.xml
-    SERVER_BINARY=$PWD/$build/heteroserve build/venv/bin/python -m pytest -q --color=no -p no:cacheprovider \
-      --junit-xml="$report" -o junit_family=xunit1 tests/end_to_end >"$reports/end_to_end.log" 2>&1
-    status=$?
-    counts=$(python3 tests/support/count_cases.py "$report" 2>/dev/null) || counts="0 1"
-    read -r ok bad <<<"$counts"
-    [ $status -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
-    [ "$bad" -eq 0 ] || tail -n 120 "$reports/end_to_end.log"
-    passed=$((passed + ok))
-    failed=$((failed + bad))
-    printf '%-22s %5d passed %3d failed  %3d s\n' end_to_end "$ok" "$bad" $((SECONDS - start))
+    suites=(tests/end_to_end)
+    tests/browser/prepare.sh
+    case $? in
+      0) suites+=(tests/browser) ;;
+      3) skipped=$((skipped + 1)) ;;
+      *) failed=$((failed + 1)) ;;
+    esac
+    for suite in "${suites[@]}"; do
+      start=$SECONDS
+      name=$(basename "$suite")
+      SERVER_BINARY=$PWD/$build/heteroserve build/venv/bin/python -m pytest -q --color=no -p no:cacheprovider \
+        --junit-xml="$reports/$name.xml" -o junit_family=xunit1 "$suite" >"$reports/$name.log" 2>&1
+      add "$name" "$reports/$name.xml" $? $start || tail -n 120 "$reports/$name.log"
+    done
   fi
 fi
 
+[ "$skipped" -eq 0 ] || echo "$skipped skipped (see above)"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

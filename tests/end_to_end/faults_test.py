@@ -177,6 +177,49 @@ def test_failed_request_has_a_row_too(start):
         assert log.execute("select status, error_code from requests").fetchall() == [(404, "model_not_found")]
 
 
+def test_refusal_before_the_body_has_a_row_too(start):
+    """A field error names model and stream; a body that is too large was never read, so its row names neither."""
+    server = start("--max-body-mib", "1", "--max-image-mib", "1", "--limit-mm-per-prompt", "image=0")
+    model = server.client().models.list().data[0].id
+    with pytest.raises(openai.BadRequestError):
+        server.client().chat.completions.create(model=model, messages=ask("Hello"), temperature=9, stream=True)
+    with pytest.raises(openai.APIStatusError) as caught:
+        server.client().chat.completions.create(model=model, messages=ask("x" * (2 << 20)))
+    assert caught.value.status_code == 413
+    assert server.stop() == 0
+    with sqlite3.connect(server.log_path) as log:
+        rows = log.execute("select status, error_code, model, stream from requests order by row").fetchall()
+    assert rows == [(400, "invalid_value", model, 1), (413, "request_too_large", None, 0)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_logs_follow_shows_requests_as_they_are_logged(start, number):
+    """From a second process, beside the server that writes; a signal ends it with exit code 0."""
+    server = start()
+    client = server.client()
+    model = client.models.list().data[0].id
+    client.chat.completions.create(
+        model=model, messages=ask("Hello"), max_tokens=1, extra_headers={"X-Request-Id": "before"}
+    )
+    wait_for(lambda: b"before" in logged(server), what="the row from before")
+    command = [BINARY, "logs", "--log-path", server.log_path, "--json", "--follow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
+        assert json.loads(follower.stdout.readline())["id"] == "before"
+        for name in ("one", "two"):
+            client.chat.completions.create(
+                model=model, messages=ask("Hello"), max_tokens=1, extra_headers={"X-Request-Id": name}
+            )
+            assert json.loads(follower.stdout.readline())["id"] == name
+        follower.send_signal(number)
+        assert follower.wait(10) == 0
+        assert follower.stdout.read() == ""
+
+
+def logged(server) -> bytes:
+    """What `heteroserve logs` prints of a server's log."""
+    return subprocess.run([BINARY, "logs", "--log-path", server.log_path, "--json"], capture_output=True).stdout
+
+
 def test_drain_finishes_what_runs(start):
     """SIGTERM: the running answer completes, new requests are refused, the exit code is 0."""
     server = start("--shutdown-timeout", "60")
@@ -214,6 +257,8 @@ def test_second_signal_ends_at_once(start):
     reader.start()
     assert stop.wait(20)
     server.process.send_signal(signal.SIGTERM)
+    # Two signals that come before the first is taken are one.
+    wait_for(lambda: any("SIGTERM" in line for line in server.lines), what="the drain")
     server.process.send_signal(signal.SIGTERM)
     server.process.wait(10)
     reader.join(10)

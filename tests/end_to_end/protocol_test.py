@@ -6,7 +6,7 @@ import urllib.request
 
 import openai
 import pytest
-from conftest import ask, data_url, picture_part
+from conftest import DEMO, ask, data_url, picture_part
 
 
 def request(server, path: str, body: bytes | dict | None = None, method: str | None = None, headers=None):
@@ -221,6 +221,56 @@ def test_unknown_route_and_wrong_method(server):
     assert status == 405 and "POST" in head["Allow"] and reply["error"]["message"]
     status, head, _ = request(server, "/health", method="HEAD")
     assert status == 200
+    for path in ("/", "/app.js", "/metrics"):
+        status, head, reply = request(server, path, {})
+        assert (status, head["Allow"]) == (405, "GET, HEAD, OPTIONS"), path
+        assert reply["error"]["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize("kind", [None, "application/x-www-form-urlencoded", "text/plain"])
+def test_body_that_does_not_say_it_is_json_is_a_415(server, model, kind):
+    """A foreign page could send these without asking; curl's -d without -H says x-www-form-urlencoded."""
+    body = json.dumps({"model": model, "messages": ask("Hello"), "max_tokens": 1})
+    line = server.connection()
+    line.putrequest("POST", "/v1/chat/completions")
+    line.putheader("Content-Length", str(len(body)))
+    if kind:
+        line.putheader("Content-Type", kind)
+    line.endheaders(body.encode())
+    reply = line.getresponse()
+    assert reply.status == 415
+    assert json.loads(reply.read())["error"]["code"] == "unsupported_media_type"
+
+
+def test_continuous_usage_is_the_same_in_every_chunk(server, model):
+    """Cached tokens are known from the first chunk on, not only in the last."""
+    body = {"model": model, "messages": ask("Say it again, please.", "picture3.png"), "stream": True, "max_tokens": 8}
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    for _ in range(2):
+        chunks = list(server.client().chat.completions.create(**body, extra_body={"stream_options": options}))
+    cached = {chunk.usage.prompt_tokens_details.cached_tokens for chunk in chunks}
+    assert len(cached) == 1 and cached.pop() >= 64
+
+
+def test_answer_carries_the_name_that_was_asked_for(start):
+    """One of several served names; metrics and /v1/models begin with the first."""
+    server = start("--served-model-name", "first,second")
+    for name in ("first", "second"):
+        reply = server.client().chat.completions.create(model=name, messages=ask("Hello"), max_tokens=1)
+        assert reply.model == name
+        chunks = server.client().chat.completions.create(model=name, messages=ask("Hello"), max_tokens=1, stream=True)
+        assert {chunk.model for chunk in chunks} == {name}
+    assert 'model_name="first"' in request(server, "/metrics")[2]
+
+
+def test_model_reached_by_a_link_has_one_name(start, tmp_path):
+    """The same in /v1/models and in the metrics."""
+    link = tmp_path / "current"
+    link.symlink_to(DEMO)
+    server = start(model=link)
+    name = server.client().models.list().data[0].id
+    assert name == DEMO.name
+    assert f'model_name="{name}"' in request(server, "/metrics")[2]
 
 
 def test_service_routes(server, model):
@@ -242,6 +292,9 @@ def test_service_routes(server, model):
         "vllm:e2e_request_latency_seconds_bucket",
         "vllm:prefix_cache_hits_total",
         "heteroserve_loop_lag_seconds_bucket",
+        "heteroserve_engine_failures_total",
+        "heteroserve_non_finite_total",
+        "heteroserve_held_body_bytes",
     ):
         assert name in metrics, name
     assert f'model_name="{model}"' in metrics
