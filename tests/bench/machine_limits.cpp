@@ -1,99 +1,18 @@
 #include "bench/machine_limits.h"
 
-#include <immintrin.h>
-
 #include <cstring>
 #include <vector>
 
 #include "base/check.h"
+#include "device/cpu/cpu_rates.h"
 #include "device/cpu/cpu_team.h"
 #include "device/cpu/host_memory.h"
-#include "kernels/isa.h"
 #include "kernels/linear.h"
 
 namespace hs {
 namespace {
 
 constexpr size_t kReadItem = size_t{256} << 10;  // bytes
-constexpr int64_t kFmaSteps = 20000;
-
-// Four streams at once, since one alone does not keep enough lines on their way. What is read ends
-// up in the result, so that nothing can be left out. bytes: a multiple of 4 * 64.
-__attribute__((target("avx2"))) uint64_t read_avx2(const std::byte* p, size_t bytes) {
-  __m256i sums[8] = {};
-  const size_t stream = bytes / 4;
-  for (size_t i = 0; i < stream; i += 64) {
-#pragma GCC unroll 4
-    for (size_t s = 0; s < 4; ++s) {
-      const std::byte* line = p + s * stream + i;
-      _mm_prefetch(reinterpret_cast<const char*>(line + 1536), _MM_HINT_T0);
-      const auto* halves = reinterpret_cast<const __m256i*>(line);
-      sums[2 * s] = _mm256_xor_si256(sums[2 * s], _mm256_load_si256(halves));
-      sums[2 * s + 1] = _mm256_xor_si256(sums[2 * s + 1], _mm256_load_si256(halves + 1));
-    }
-  }
-  for (int v = 1; v < 8; ++v) sums[0] = _mm256_xor_si256(sums[0], sums[v]);
-  return static_cast<uint64_t>(_mm256_extract_epi64(sums[0], 0));
-}
-
-uint64_t read_sse2(const std::byte* p, size_t bytes) {
-  __m128i sums[4] = {};
-  const size_t stream = bytes / 4;
-  for (size_t i = 0; i < stream; i += 16) {
-    for (size_t s = 0; s < 4; ++s) {
-      const auto* quarter = reinterpret_cast<const __m128i*>(p + s * stream + i);
-      sums[s] = _mm_xor_si128(sums[s], _mm_load_si128(quarter));
-    }
-  }
-  for (int s = 1; s < 4; ++s) sums[0] = _mm_xor_si128(sums[0], sums[s]);
-  return static_cast<uint64_t>(_mm_cvtsi128_si64(sums[0]));
-}
-
-// Twelve chains hide the latency; each returns the floating-point operations it did. The asm keeps
-// the chains alive.
-__attribute__((target("avx2,fma"))) double fma_avx2() {
-  __m256 sums[12];
-  for (auto& sum : sums) sum = _mm256_set1_ps(1.0F);
-  const __m256 factor = _mm256_set1_ps(0.999F);
-  for (int64_t i = 0; i < kFmaSteps; ++i) {
-#pragma GCC unroll 12
-    for (int c = 0; c < 12; ++c) sums[c] = _mm256_fmadd_ps(sums[c], factor, factor);
-  }
-#pragma GCC unroll 12
-  for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "x"(sums[c]));
-  return 2.0 * 8 * 12 * kFmaSteps;
-}
-
-__attribute__((target("avx512f"))) double fma_avx512() {
-  __m512 sums[12];
-  for (auto& sum : sums) sum = _mm512_set1_ps(1.0F);
-  const __m512 factor = _mm512_set1_ps(0.999F);
-  for (int64_t i = 0; i < kFmaSteps; ++i) {
-#pragma GCC unroll 12
-    for (int c = 0; c < 12; ++c) sums[c] = _mm512_fmadd_ps(sums[c], factor, factor);
-  }
-#pragma GCC unroll 12
-  for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sums[c]));
-  return 2.0 * 16 * 12 * kFmaSteps;
-}
-
-double fma_sse2() {
-  __m128 sums[12];
-  for (auto& sum : sums) sum = _mm_set1_ps(1.0F);
-  const __m128 factor = _mm_set1_ps(0.999F);
-  for (int64_t i = 0; i < kFmaSteps; ++i) {
-#pragma GCC unroll 12
-    for (int c = 0; c < 12; ++c) sums[c] = _mm_add_ps(_mm_mul_ps(sums[c], factor), factor);
-  }
-#pragma GCC unroll 12
-  for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "x"(sums[c]));
-  return 2.0 * 4 * 12 * kFmaSteps;
-}
-
-double fma_chains() {
-  if (cpu_isa() >= Isa::kAvx512) return fma_avx512();
-  return cpu_isa() >= Isa::kAvx2 ? fma_avx2() : fma_sse2();
-}
 
 // 512 rows through the four kinds of matrices of a 135M Llama (d 576, 3 KV heads of 64, ff 1536),
 // in GFLOP/s.
@@ -141,15 +60,13 @@ Samples measure_read_rate(const std::byte* memory, size_t bytes, int rounds, Tea
                           BenchClock clock) {
   const auto n_items = static_cast<int64_t>(bytes / kReadItem);
   std::vector<uint64_t> results(static_cast<size_t>(team.size()) * 8);
-  const bool wide = cpu_isa() >= Isa::kAvx2;
   std::vector<double> rates;
   for (int round = 0; round < rounds; ++round) {
     const double seconds = time_once(
         [&] {
           team.run(n_items, [&](int64_t item, int worker) {
             const std::byte* p = memory + static_cast<size_t>(item) * kReadItem;
-            results[static_cast<size_t>(worker) * 8] ^=
-                wide ? read_avx2(p, kReadItem) : read_sse2(p, kReadItem);
+            results[static_cast<size_t>(worker) * 8] ^= read_streams(p, kReadItem);
           });
         },
         clock);
@@ -164,8 +81,8 @@ Samples measure_fma_rate(int rounds, Team& team, BenchClock clock) {
   for (int round = 0; round < rounds; ++round) {
     const int64_t n_items = 16 * int64_t{team.size()};
     const double seconds =
-        time_once([&] { team.run(n_items, [](int64_t, int) { fma_chains(); }); }, clock);
-    rates.push_back(fma_chains() * static_cast<double>(n_items) * 1e-9 / seconds);
+        time_once([&] { team.run(n_items, [](int64_t, int) { fma_burst(); }); }, clock);
+    rates.push_back(fma_burst() * static_cast<double>(n_items) * 1e-9 / seconds);
   }
   return summarize(std::move(rates));
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/cpu_team.h"
 #include "device/cpu/host_memory.h"
@@ -19,12 +20,16 @@ namespace {
 class CpuDevice final : public HostDevice {
  public:
   CpuDevice(int index, int64_t rows_max, const CpuTeamOptions& options)
-      : id_{DeviceId::Kind::kCpu, index}, rows_max_(rows_max), team_(options), ops_(team_) {}
+      : id_{DeviceId::Kind::kCpu, index},
+        rows_max_(rows_max),
+        cores_(options.cores),
+        team_(options),
+        ops_(team_) {}
 
   DeviceId id() const override { return id_; }
   std::string description() const override {
-    return fmt::format("{}: {} thread{}, {} kernels", to_string(id_), team_.size(),
-                       team_.size() == 1 ? "" : "s", isa_name(cpu_isa()));
+    return fmt::format("{}: {} thread{}{}, {} kernels", to_string(id_), team_.size(),
+                       team_.size() == 1 ? "" : "s", cores_text(), isa_name(cpu_isa()));
   }
   DType activation_dtype() const override { return DType::kF32; }
   Ops& ops() override { return ops_; }
@@ -32,10 +37,21 @@ class CpuDevice final : public HostDevice {
   Result<Buffer> allocate(size_t bytes) override;
   Result<OwnedWeight> pack_weight(std::span<const WeightPart> parts, int64_t in_dim,
                                   DType dtype) override;
+  void attach_thread() override {
+    if (!cores_.empty() && !pin_this_thread(cores_.front()))
+      log_warning("the thread of {} cannot be pinned to core {}; it runs unpinned", to_string(id_),
+                  cores_.front());
+  }
 
  private:
+  std::string cores_text() const {
+    if (cores_.empty()) return "";
+    return fmt::format(" on core{} {}", cores_.size() == 1 ? "" : "s", fmt::join(cores_, ","));
+  }
+
   DeviceId id_;
   int64_t rows_max_;
+  std::vector<int> cores_;  // pinned to; empty: not pinned
   CpuTeam team_;
   CpuOps ops_;
 };

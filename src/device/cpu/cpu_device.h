@@ -13,7 +13,8 @@ namespace hs {
 struct CpuDeviceOptions {
   int index = 0;
   int threads = 0;  // 0: one for each core of `cores`, or of the process
-  // Pin the team to these cores; empty: not pinned. The initializer is for designated ones, where
+  // Pin the team to these cores, and the lane's thread (attach_thread()) to the first of them;
+  // empty: not pinned. The initializer is for designated ones, where
   // GCC asks for it.
   std::vector<int> cores = {};  // NOLINT(readability-redundant-member-init)
   // Rows of the largest op. What ops of so many rows need besides their operands is allocated while
