@@ -1,9 +1,9 @@
 // Choosing the next token from logits, one row a sequence, each row with its own settings.
 //
-// Order: temperature, then top_k, then top_p of what top_k left, then min_p on the scaled
-// distribution, then one draw by inverse CDF in id order with u from a counter-based generator
-// (Philox 4x32-10, kernels/philox.h): key = seed, counter = (position, choice, 0, 0). The result
-// depends on the row alone, and the token has the same id at every instruction-set level.
+// Order: penalties, banned ids, temperature, then top_k, then top_p of what top_k left, then min_p
+// on the scaled distribution, then one draw by inverse CDF in id order with u from a counter-based
+// generator (Philox 4x32-10, kernels/philox.h): key = seed, counter = (position, choice, 0, 0). The
+// result depends on the row alone, and the token has the same id at every instruction-set level.
 // temperature 0 = argmax; equal logits: the lowest id wins, also at a cut-off.
 #pragma once
 
@@ -14,6 +14,12 @@
 namespace hs {
 
 constexpr int kMaxTopLogprobs = 20;
+
+// A token that stands in the prompt or in the output of a sequence.
+struct TokenCount {
+  int32_t id = 0;
+  int32_t n_output = 0;  // how often in the output; 0: in the prompt only
+};
 
 struct SamplingRow {
   float temperature = 1.0F;  // 0 = greedy
@@ -28,10 +34,16 @@ struct SamplingRow {
   bool ban_eos = false;  // ignore_eos / min_tokens: banned_ids are not sampled
   const int32_t* banned_ids = nullptr;  // (n_banned), used when ban_eos
   int32_t n_banned = 0;
+  // Penalties, each on the tokens of `counts`, in float32 in this order:
+  float repetition_penalty = 1.0F;  // a logit above 0 is divided by it, another one multiplied; > 0
+  float frequency_penalty = 0.0F;   // subtracted for each time that the token stands in the output
+  float presence_penalty = 0.0F;    // subtracted once from tokens that stand in the output
+  const TokenCount* counts = nullptr;  // (n_counts), each id once
+  int32_t n_counts = 0;
 };
 
-// Log-probabilities are of the raw model distribution (before temperature and cut-offs), clamped to
-// >= -9999.
+// Log-probabilities are of the raw model distribution (before penalties, temperature and cut-offs),
+// clamped to >= -9999.
 struct SampledToken {
   int32_t id = 0;
   float logprob = 0;  // of id; 0 when n_logprobs < 0

@@ -9,7 +9,7 @@ namespace hs::HS_ISA_NS {
 namespace {
 
 struct Memory {
-  float* allowed = nullptr;  // (vocab): the logits without the banned ids
+  float* allowed = nullptr;  // (vocab): the logits after penalties, without the banned ids
   WeightedRow row;
   CutMemory cut;
 };
@@ -64,16 +64,36 @@ int32_t first_equal(const float* x, int64_t n, float value) {
   return static_cast<int32_t>(i);
 }
 
-// The logits without the banned ids, or all of them if nothing would be left.
-const float* without_banned(const SamplingRow& settings, const float* x, int64_t vocab,
-                            float* copy) {
-  if (!settings.ban_eos || settings.n_banned == 0) return x;
+// Finite logits stay finite, whatever the penalty.
+float penalised(float logit, const TokenCount& token, const SamplingRow& settings) {
+  float value =
+      logit > 0 ? logit / settings.repetition_penalty : logit * settings.repetition_penalty;
+  value -= settings.frequency_penalty * static_cast<float>(token.n_output);
+  if (token.n_output > 0) value -= settings.presence_penalty;
+  constexpr float kMost = __FLT_MAX__;
+  return value > kMost ? kMost : value < -kMost ? -kMost : value;
+}
+
+void copy_penalised(const SamplingRow& settings, const float* x, int64_t vocab, float* copy) {
   std::memcpy(copy, x, static_cast<size_t>(vocab) * sizeof(float));
-  for (int32_t i = 0; i < settings.n_banned; ++i) {
+  for (int32_t i = 0; i < settings.n_counts; ++i) {
+    const TokenCount& token = settings.counts[i];
+    if (token.id >= 0 && token.id < vocab) copy[token.id] = penalised(x[token.id], token, settings);
+  }
+}
+
+// The logits after penalties, without the banned ids unless nothing would be left.
+const float* allowed_logits(const SamplingRow& settings, const float* x, int64_t vocab,
+                            float* copy) {
+  const int32_t n_banned = settings.ban_eos ? settings.n_banned : 0;
+  if (settings.n_counts == 0 && n_banned == 0) return x;
+  copy_penalised(settings, x, vocab, copy);
+  for (int32_t i = 0; i < n_banned; ++i) {
     const int32_t id = settings.banned_ids[i];
     if (id >= 0 && id < vocab) copy[id] = -__builtin_inff();
   }
-  return largest_of(copy, vocab) > -__builtin_inff() ? copy : x;
+  if (!(largest_of(copy, vocab) > -__builtin_inff())) copy_penalised(settings, x, vocab, copy);
+  return copy;
 }
 
 // 2^30 times a share of at least 0, rounded up; all tokens reach at most 2^30.
@@ -191,7 +211,7 @@ void sample_row(const SamplingRow& settings, const float* x, int64_t vocab, Memo
   *out = SampledToken{};
   out->non_finite = !all_finite(x, vocab);
   if (out->non_finite) return;
-  const float* allowed = without_banned(settings, x, vocab, m.allowed);
+  const float* allowed = allowed_logits(settings, x, vocab, m.allowed);
   if (settings.temperature > 0) {
     out->id = draw(settings, allowed, vocab, m);
   } else {

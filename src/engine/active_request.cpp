@@ -29,7 +29,14 @@ SamplingRow sampling_row(const GenerateRequest& request) {
           .min_p = request.min_p,
           .top_k = request.top_k,
           .seed = request.seed,
-          .n_logprobs = std::min(request.n_logprobs, kMaxTopLogprobs)};
+          .n_logprobs = std::min(request.n_logprobs, kMaxTopLogprobs),
+          .repetition_penalty = request.repetition_penalty,
+          .frequency_penalty = request.frequency_penalty,
+          .presence_penalty = request.presence_penalty};
+}
+
+bool has_penalty(const SamplingRow& row) {
+  return row.repetition_penalty != 1 || row.frequency_penalty != 0 || row.presence_penalty != 0;
 }
 
 }  // namespace
@@ -51,6 +58,10 @@ ActiveRequest::ActiveRequest(RequestId request_id, GenerateRequest request,
   for (const ImageSpan& span : request.prompt.spans) n_image_tokens += span.count;
   choices.reserve(static_cast<size_t>(request.n_choices));
   for (int32_t i = 0; i < request.n_choices; ++i) choices.emplace_back(tokenizer, rules);
+  if (has_penalty(inputs.sampling)) {
+    token_counts.resize(choices.size());
+    inputs.token_counts = &token_counts;
+  }
 }
 
 void ActiveRequest::work_started(int64_t now_us) {

@@ -10,6 +10,7 @@
 #include "engine/choice_output.h"
 #include "engine/engine.h"
 #include "engine/step_builder.h"
+#include "engine/token_counts.h"
 
 namespace hs {
 
@@ -32,6 +33,7 @@ struct ActiveRequest {
   std::shared_ptr<RequestSink> sink;
   std::vector<int32_t> positions;  // (n_axes, n_prompt)
   std::vector<std::shared_ptr<const ImagePatches>> images;
+  std::vector<SequenceTokenCounts> token_counts;  // of each choice; empty without penalties
   StepInputs inputs;
   OutputRules rules;
   std::vector<ChoiceOutput> choices;

@@ -30,6 +30,9 @@ struct GenerateRequest {
   float top_p = 1.0F;
   float min_p = 0.0F;
   int32_t top_k = 0;
+  float repetition_penalty = 1.0F;  // these three as in kernels/sampling.h, over prompt and output
+  float frequency_penalty = 0.0F;
+  float presence_penalty = 0.0F;
   uint64_t seed = 0;        // the caller draws one when the client gave none
   int32_t n_logprobs = -1;  // -1 none, 0 chosen only, up to kMaxTopLogprobs
   bool ignore_eos = false;

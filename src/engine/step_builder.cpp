@@ -22,6 +22,7 @@ void StepBuilder::build(const StepOrder& order, FunctionRef<const StepInputs&(Re
   step.image_rows.clear();
   step.sample_rows.clear();
   step.sampling.clear();
+  step.token_counts.clear();
 
   for (const StepOrder::Item& item : order.items) {
     const Sequence& sequence = *item.sequence;
@@ -34,11 +35,9 @@ void StepBuilder::build(const StepOrder& order, FunctionRef<const StepInputs&(Re
     step.context_lens.push_back(item.first + item.count);
     if (!item.sample) continue;
     step.sample_rows.push_back(end - 1);
-    SamplingRow row = request.sampling;
-    row.choice = static_cast<uint32_t>(sequence.choice);
-    row.position = static_cast<uint32_t>(sequence.outputs.size());
-    step.sampling.push_back(row);
+    add_sampling(sequence, request, step);
   }
+  link_token_counts(step);
   HS_CHECK_EQ(step.token_ids.size(), static_cast<size_t>(order.n_tokens));
 }
 
@@ -77,6 +76,31 @@ void StepBuilder::add_image_rows(const StepOrder::Item& item, LanguageStep& step
         {.first_row = first_row,
          .n_rows = to - from,
          .rows = embeddings_->row(slots_.first_row(image.slot) + (from - image.first))});
+  }
+}
+
+void StepBuilder::add_sampling(const Sequence& sequence, const StepInputs& inputs,
+                               LanguageStep& step) {
+  SamplingRow row = inputs.sampling;
+  row.choice = static_cast<uint32_t>(sequence.choice);
+  row.position = static_cast<uint32_t>(sequence.outputs.size());
+  if (inputs.token_counts != nullptr) {
+    auto& counts = (*inputs.token_counts)[static_cast<size_t>(sequence.choice)];
+    counts.update(sequence);
+    row.n_counts = static_cast<int32_t>(counts.counts().size());
+    step.token_counts.insert(step.token_counts.end(), counts.counts().begin(),
+                             counts.counts().end());
+  }
+  step.sampling.push_back(row);
+}
+
+// The step owns a copy, because the lane reads it while requests come and go.
+void StepBuilder::link_token_counts(LanguageStep& step) {
+  const TokenCount* next = step.token_counts.data();
+  for (SamplingRow& row : step.sampling) {
+    if (row.n_counts == 0) continue;
+    row.counts = next;
+    next += row.n_counts;
   }
 }
 

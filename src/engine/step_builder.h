@@ -7,6 +7,7 @@
 #include "base/function_ref.h"
 #include "engine/embedding_transfer.h"
 #include "engine/scheduler.h"
+#include "engine/token_counts.h"
 #include "model/model.h"
 
 namespace hs {
@@ -15,7 +16,8 @@ namespace hs {
 struct StepInputs {
   const std::vector<int32_t>* positions = nullptr;  // (n_axes, n_prompt)
   int32_t position_delta = 0;
-  SamplingRow sampling;  // choice and position are filled in here
+  SamplingRow sampling;  // choice, position and counts are filled in here
+  std::vector<SequenceTokenCounts>* token_counts = nullptr;  // of each choice; null: no penalties
 };
 
 class StepBuilder {
@@ -34,6 +36,8 @@ class StepBuilder {
   void add_tokens(const StepOrder::Item& item, const StepInputs& inputs, int32_t n_step_tokens,
                   LanguageStep& step) const;
   void add_image_rows(const StepOrder::Item& item, LanguageStep& step) const;
+  static void add_sampling(const Sequence& sequence, const StepInputs& inputs, LanguageStep& step);
+  static void link_token_counts(LanguageStep& step);
   void add_block_table(const Sequence& sequence, LanguageStep& step) const;
 
   int32_t block_size_;

@@ -46,6 +46,8 @@ struct ModelSpec {
   std::optional<float> default_temperature;
   std::optional<float> default_top_p;
   std::optional<int32_t> default_top_k;
+  std::optional<float> default_min_p;
+  std::optional<float> default_repetition_penalty;
 
   // KV bytes of one block over all layers.
   size_t kv_block_bytes() const { return kv_layout.block_bytes() * static_cast<size_t>(n_layers); }
@@ -117,8 +119,9 @@ struct LanguageStep {
     const void* rows = nullptr;  // (n_rows, dim) on the language device, in its activation dtype
   };
   std::vector<ImageRows> image_rows;
-  std::vector<int32_t> sample_rows;   // token rows whose next token is wanted
-  std::vector<SamplingRow> sampling;  // one for each of sample_rows
+  std::vector<int32_t> sample_rows;      // token rows whose next token is wanted
+  std::vector<SamplingRow> sampling;     // one for each of sample_rows
+  std::vector<TokenCount> token_counts;  // what the `counts` of `sampling` point into
 };
 
 class LanguageModel {

@@ -96,6 +96,78 @@ BOOST_AUTO_TEST_CASE(a_chunk_may_end_anywhere_in_a_picture) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(several_axes_go_with_chunks_preemption_and_the_prefix_cache) {
+  const Prompt prompt = make_prompt(
+      {text_part(tokens(10, 3)), picture_part(9, 31), text_part(tokens(5, 4)), picture_part(8, 20)},
+      3);
+  for (const int32_t chunk : {1, 7, 12, 64}) {
+    EngineConfig config = small_config();
+    config.max_num_batched_tokens = chunk;
+    config.kv_blocks = 40;  // two of the three requests at a time
+    EngineFixture fixture(config, false, true, 3);
+    std::vector<GenerateRequest> requests;
+    std::vector<std::shared_ptr<RecordingSink>> sinks;
+    for (uint32_t i = 0; i < 3; ++i) {
+      requests.push_back(long_request(i < 2 ? prompt : picture_prompt(7, 3), 60));
+      requests.back().seed = i;
+      requests.back().temperature = 1;
+      sinks.push_back(fixture.submit(requests.back()));
+    }
+    fixture.run_until_idle();
+    const auto again = fixture.submit(requests[0]);
+    fixture.run_until_idle();
+    for (size_t i = 0; i < requests.size(); ++i)
+      check_result(requests[i], *sinks[i], "chunk " + std::to_string(chunk), 3);
+    check_result(requests[0], *again, "again, chunk " + std::to_string(chunk), 3);
+    BOOST_TEST(again->usage.cached_tokens > 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(penalties_count_prompt_and_output_but_no_image_placeholders) {
+  EngineConfig config = small_config();
+  config.max_num_batched_tokens = 5;
+  EngineFixture fixture(config);
+  GenerateRequest request = long_request(picture_prompt(77), 20);
+  request.n_choices = 2;
+  request.temperature = 1;
+  request.repetition_penalty = 1.25F;
+  request.frequency_penalty = 0.5F;
+  request.presence_penalty = -0.5F;
+  GenerateRequest other = long_request(text_prompt(9, 4), 20);
+  int n_seen = 0;
+  std::vector<std::string> faults;
+  fixture.fake.language->on_step = [&](const LanguageStep& step) {
+    for (const SamplingRow& row : step.sampling) {
+      if (row.repetition_penalty == 1) {
+        if (row.n_counts != 0) faults.push_back("counts without a penalty");
+        continue;
+      }
+      ++n_seen;
+      std::map<int32_t, int32_t> wanted;
+      for (const int32_t id : request.prompt.token_ids)
+        if (id != kImageToken) wanted[id] = 0;
+      const auto outputs = expected_tokens(request, static_cast<int32_t>(row.choice),
+                                           static_cast<int32_t>(row.position));
+      for (const SampledToken& token : outputs) ++wanted[token.id];
+      std::map<int32_t, int32_t> got;
+      for (int32_t i = 0; i < row.n_counts; ++i)
+        if (!got.emplace(row.counts[i].id, row.counts[i].n_output).second)
+          faults.push_back("an id twice");
+      if (got != wanted) faults.push_back("counts of output token " + std::to_string(row.position));
+      if (row.frequency_penalty != 0.5F || row.presence_penalty != -0.5F)
+        faults.push_back("penalties");
+    }
+  };
+  const auto sink = fixture.submit(request);
+  const auto other_sink = fixture.submit(other);
+  fixture.run_until_idle();
+  for (const std::string& fault : faults) BOOST_TEST_MESSAGE(fault);
+  BOOST_TEST(faults.empty());
+  BOOST_TEST(n_seen == 40);
+  check_result(request, *sink);
+  check_result(other, *other_sink);
+}
+
 BOOST_AUTO_TEST_CASE(parameters_belong_to_each_request_of_a_batch) {
   EngineFixture fixture;
   std::vector<GenerateRequest> requests;

@@ -356,6 +356,85 @@ BOOST_AUTO_TEST_CASE(a_ban_on_everything_is_void) {
   BOOST_TEST(sample_one({1, 2}, row, team).id == 1);
 }
 
+BOOST_AUTO_TEST_CASE(penalties_equal_a_float64_loop) {
+  constexpr uint32_t kSeed = 99;
+  BOOST_TEST_MESSAGE("seed " << kSeed);
+  at_every_level([](Team& team) {
+    std::mt19937 engine(kSeed);
+    for (int round = 0; round < 300; ++round) {
+      const auto vocab = static_cast<size_t>(1 + engine() % 200);
+      std::vector<float> x = random_floats(vocab, static_cast<uint32_t>(engine()), -8, 8);
+      SamplingRow row;
+      row.repetition_penalty = std::array{1.0F, 1.05F, 1.5F, 0.5F}[engine() % 4];
+      row.frequency_penalty = std::array{0.0F, 0.3F, 2.0F, -1.0F}[engine() % 4];
+      row.presence_penalty = std::array{0.0F, 0.7F, -2.0F}[engine() % 3];
+      std::vector<TokenCount> counts;
+      for (int32_t id = 0; id < static_cast<int32_t>(vocab) + 3;
+           ++id)  // also beyond the vocabulary
+        if (engine() % 3 == 0) counts.push_back({id, static_cast<int32_t>(engine() % 4)});
+      row.counts = counts.data();
+      row.n_counts = static_cast<int32_t>(counts.size());
+      std::vector<double> wanted(x.begin(), x.end());
+      for (const TokenCount& token : counts) {
+        if (token.id >= static_cast<int32_t>(vocab)) continue;
+        double& value = wanted[static_cast<size_t>(token.id)];
+        value = value > 0 ? value / row.repetition_penalty : value * row.repetition_penalty;
+        value -= double{row.frequency_penalty} * token.n_output;
+        if (token.n_output > 0) value -= row.presence_penalty;
+      }
+      row.temperature = 0;
+      row.n_logprobs = 0;
+      const SampledToken token = sample_one(x, row, team);
+      const double best = *std::max_element(wanted.begin(), wanted.end());
+      BOOST_TEST(wanted[static_cast<size_t>(token.id)] >= best - 1e-5);
+      BOOST_TEST(std::abs(token.logprob -
+                          log_softmax(x.data(), static_cast<int64_t>(vocab), token.id)) < 1e-5);
+      row.temperature = 0.8F;
+      row.seed = engine();
+      const std::vector<float> rounded(wanted.begin(), wanted.end());
+      SamplingRow plain = row;
+      plain.n_counts = 0;
+      BOOST_TEST(is_reference_but_for_rounding(sample_one(x, row, team).id, rounded.data(),
+                                               static_cast<int64_t>(vocab), plain));
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(penalties_and_bans_work_together) {
+  PlainTeam team(1);
+  const TokenCount counts[] = {{.id = 1, .n_output = 2}, {.id = 2, .n_output = 0}};
+  const int32_t banned[] = {3};
+  SamplingRow row;
+  row.temperature = 0;
+  row.counts = counts;
+  row.n_counts = 2;
+  row.frequency_penalty = 1;
+  row.ban_eos = true;
+  row.banned_ids = banned;
+  row.n_banned = 1;
+  BOOST_TEST(sample_one({0, 3, 2, 9}, row, team).id == 2);  // 0, 3 - 2, 2, banned
+  const int32_t everything[] = {0, 1, 2, 3};
+  row.banned_ids = everything;
+  row.n_banned = 4;
+  row.frequency_penalty = 4;
+  BOOST_TEST(sample_one({0, 9, 2, 2}, row, team).id == 2);  // the ban is void, the penalty is not
+}
+
+BOOST_AUTO_TEST_CASE(the_largest_logits_stay_finite_under_penalties) {
+  PlainTeam team(1);
+  const TokenCount counts[] = {{.id = 0, .n_output = 1000}, {.id = 1, .n_output = 1}};
+  SamplingRow row;
+  row.counts = counts;
+  row.n_counts = 2;
+  for (const float temperature : {0.0F, 1.0F}) {
+    row.temperature = temperature;
+    row.repetition_penalty = 0.01F;
+    BOOST_TEST(sample_one({1, 3e38F, 0}, row, team).id == 1);
+    row.repetition_penalty = 100;
+    BOOST_TEST(sample_one({-3e38F, -3e38F, -3e38F}, row, team).id == 2);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(anything_not_finite_is_reported_wherever_it_stands) {
   at_every_level([](Team& team) {
     for (float bad : {NAN, INFINITY, -INFINITY}) {
