@@ -129,6 +129,7 @@ Status answer(const Config& config, const RunOptions& options) {
   ServedEngine& engine = **loaded;
   auto request = make_request(config, options, *engine.model.prompts);
   if (!request) return std::unexpected(request.error());
+  request->repetition_penalty = engine.model.spec.default_repetition_penalty.value_or(1.0F);
   const auto sink = std::make_shared<PrintSink>();
   if (const auto id = engine.engine->submit(*std::move(request), sink); !id)
     return std::unexpected(id.error());

@@ -13,14 +13,19 @@ namespace hs {
 
 namespace {
 
-// generation_config.json decides; an older checkpoint names its end token in config.json.
+// Every id that any file calls an end token: generation_config.json names those of chats,
+// config.json, at its top or in text_config, the one of the base model.
 std::vector<int32_t> find_eos_ids(const FamilyInput& input, const GenerationConfig& generation,
                                   std::optional<Error>& error) {
-  if (!generation.eos_ids.empty()) return generation.eos_ids;
+  std::vector<int32_t> ids = generation.eos_ids;
   FieldReader top("config.json", input.config, error);
   FieldReader text = top.child("text_config");
-  FieldReader& source = text.has("eos_token_id") ? text : top;
-  return source.integers("eos_token_id", 0, INT32_MAX);
+  for (FieldReader* source : {&top, &text}) {
+    for (const int32_t id : source->integers("eos_token_id", 0, INT32_MAX)) {
+      if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+    }
+  }
+  return ids;
 }
 
 }  // namespace
@@ -59,6 +64,8 @@ Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text,
   spec.default_temperature = generation->temperature;
   spec.default_top_p = generation->top_p;
   spec.default_top_k = generation->top_k;
+  spec.default_min_p = generation->min_p;
+  spec.default_repetition_penalty = generation->repetition_penalty;
   return spec;
 }
 

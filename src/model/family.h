@@ -25,8 +25,8 @@ Result<Model> load_llava_family(const FamilyInput& input);  // LlavaForCondition
 Result<Model> load_llama_family(const FamilyInput& input);  // LlamaForCausalLM
 
 // The parts of a ModelSpec that all families with a Llama-like language model fill alike.
-// `text_config` is searched for end tokens after generation_config.json and before the top level of
-// config.json. Errors: max_model_len beyond the model, generation_config.json.
+// End tokens are those of generation_config.json and of config.json together. Errors: max_model_len
+// beyond the model, generation_config.json.
 Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text,
                             const Tokenizer& tokenizer, const Checkpoint& checkpoint);
 

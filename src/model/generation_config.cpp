@@ -5,17 +5,26 @@
 #include <utility>
 
 namespace hs {
+namespace {
+
+constexpr double kRepetitionPenaltyMin = 0.01;  // division by less makes every logit infinite
+
+}  // namespace
 
 GenerationConfig parse_generation_config(FieldReader& reader) {
   GenerationConfig config;
   config.eos_ids = reader.integers("eos_token_id", 0, std::numeric_limits<int32_t>::max());
-  if (!reader.flag("do_sample", true)) return config;
   if (reader.has("temperature")) {
     config.temperature = static_cast<float>(reader.number("temperature", 0, 100));
   }
   if (reader.has("top_p")) config.top_p = static_cast<float>(reader.number("top_p", 0, 1));
   if (reader.has("top_k")) {
     config.top_k = reader.integer("top_k", -1, std::numeric_limits<int32_t>::max());
+  }
+  if (reader.has("min_p")) config.min_p = static_cast<float>(reader.number("min_p", 0, 1));
+  if (reader.has("repetition_penalty")) {
+    config.repetition_penalty =
+        static_cast<float>(reader.number("repetition_penalty", kRepetitionPenaltyMin, 100));
   }
   return config;
 }

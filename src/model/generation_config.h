@@ -15,11 +15,13 @@ struct GenerationConfig {
   std::optional<float> temperature;
   std::optional<float> top_p;
   std::optional<int32_t> top_k;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
 };
 
-// Reads a checkpoint's generation_config.json; a missing file gives an empty config. Sampling
-// values are left out when the file says do_sample: false, since they are then not meant to be
-// used.
+// Reads a checkpoint's generation_config.json; a missing file gives an empty config. As in vLLM,
+// do_sample is passed over: a server samples with what stands there unless a request says
+// otherwise.
 Result<GenerationConfig> read_generation_config(const std::filesystem::path& dir);
 GenerationConfig parse_generation_config(FieldReader& reader);
 

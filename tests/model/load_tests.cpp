@@ -205,7 +205,9 @@ BOOST_AUTO_TEST_CASE(tensors_that_nobody_needs_do_no_harm) {
 BOOST_AUTO_TEST_CASE(spec_says_what_the_files_say) {
   DemoCopy demo;
   edit_json(demo.file("generation_config.json"), [](nlohmann::json& json) {
-    json["eos_token_id"] = {2, 1001};
+    json["eos_token_id"] = {1001, 1000};
+    json["min_p"] = 0.125;
+    json["repetition_penalty"] = 1.05;
     json["temperature"] = 0.5;
     json["top_p"] = 0.9;
     json["top_k"] = 40;
@@ -219,12 +221,14 @@ BOOST_AUTO_TEST_CASE(spec_says_what_the_files_say) {
   BOOST_TEST(spec.vocab_size == 1002);  // the matrix has 1024 rows
   BOOST_TEST(spec.dim == 192);
   BOOST_TEST(spec.n_layers == 4);
-  BOOST_TEST(spec.eos_ids == (std::vector<int32_t>{2, 1001}));
+  BOOST_TEST(spec.eos_ids == (std::vector<int32_t>{1001, 1000, 2}));  // 2: config.json's
   BOOST_TEST((spec.kv_layout.dtype == DType::kBF16));
   BOOST_TEST(spec.kv_block_bytes() == 4U * 2 * 6 * 16 * 32 * 2);
   BOOST_TEST(*spec.default_temperature == 0.5F);
   BOOST_TEST(*spec.default_top_p == 0.9F);
   BOOST_TEST(*spec.default_top_k == 40);
+  BOOST_TEST(*spec.default_min_p == 0.125F);
+  BOOST_TEST(*spec.default_repetition_penalty == 1.05F);
   BOOST_TEST(spec.revision.size() == 16U);
 
   edit_json(demo.file("generation_config.json"), [](nlohmann::json& json) {
@@ -234,7 +238,7 @@ BOOST_AUTO_TEST_CASE(spec_says_what_the_files_say) {
   model = demo.load();
   BOOST_REQUIRE(model.has_value());
   BOOST_TEST(model->spec.eos_ids == (std::vector<int32_t>{2}));  // text_config's
-  BOOST_TEST(!model->spec.default_temperature.has_value());
+  BOOST_TEST(*model->spec.default_temperature == 0.5F);          // do_sample is passed over
 }
 
 BOOST_AUTO_TEST_CASE(revision_changes_with_config_and_with_weights) {
@@ -433,6 +437,8 @@ const BadConfig kBadConfigs[] = {
      "tokenizer.json has <picture> nowhere"},
     {"generation_config.json", R"({"eos_token_id": "</s>"})",
      "generation_config.json: eos_token_id must hold whole"},
+    {"generation_config.json", R"({"repetition_penalty": 0})",
+     "generation_config.json: repetition_penalty must be a number"},
     {"generation_config.json", R"({"temperature": -1})",
      "generation_config.json: temperature must be a number"},
 };
@@ -558,7 +564,8 @@ BOOST_AUTO_TEST_CASE(nothing_is_allocated_after_load) {
   const auto before = device.n_allocations();
   const auto image = some_patches();
   const ImagePatches* images[] = {image.get()};
-  BOOST_TEST(model->towers.front()->encode(images, {rows->data(), DType::kF32, 64, 192, 192}).has_value());
+  BOOST_TEST(
+      model->towers.front()->encode(images, {rows->data(), DType::kF32, 64, 192, 192}).has_value());
   LanguageStep step;
   step.token_ids = {1, -1, 5};
   step.positions = {0, 1, 2};
