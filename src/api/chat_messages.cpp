@@ -131,7 +131,7 @@ class MessageReader {
     } else if (value != nullptr && value->is_object()) {
       ObjectReader image(*value, source.param);
       const std::string* url = image.string("url");
-      read_detail(image);
+      read_detail(image, source);
       if (url == nullptr)
         image.fail_field("url", fmt::format("'{}' is missing.", image.param("url")));
       if (image.failed()) return part.fail_with(image.status().error());
@@ -144,10 +144,11 @@ class MessageReader {
     message_.parts.push_back({ChatPart::Kind::kImage, ""});
   }
 
-  // Accepted as OpenAI spells it; pictures have one size in the families served so far.
-  static void read_detail(ObjectReader& image) {
+  // "low" asks for fewer tokens; every other value is the normal size.
+  static void read_detail(ObjectReader& image, ImageSource& source) {
     const std::string* detail = image.string("detail");
     if (detail == nullptr) return;
+    source.low_detail = *detail == "low";
     for (const char* known : {"auto", "low", "high", "original"})
       if (*detail == known) return;
     image.fail_field(

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/chat_messages.h"
+#include "api/image_fields.h"
 #include "api/json_parser.h"
 #include "api/object_reader.h"
 #include "api/sampling_fields.h"
@@ -110,6 +111,7 @@ Status read_chat_request(const json& value, const RequestLimits& limits, ChatReq
   else
     body.fail_field("model", "'model' is missing.");
   read_messages(body, limits, request.input, request.images);
+  read_image_options(body, request.image_options);
   request.input.add_generation_prompt = body.boolean("add_generation_prompt").value_or(true);
   read_sampling(body, limits, request.sampling);
   read_max_tokens(body, request.sampling);

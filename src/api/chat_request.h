@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "model/model.h"
 #include "text/chat_template.h"
 
 namespace hs {
@@ -27,6 +28,7 @@ struct RequestLimits {
 struct ImageSource {
   std::string url;
   std::string param;  // "messages[0].content[1].image_url"
+  bool low_detail = false;
 };
 
 // How to choose tokens; absent = the model's or OpenAI's default.
@@ -35,6 +37,9 @@ struct SamplingFields {
   std::optional<float> top_p;
   std::optional<float> min_p;
   std::optional<int32_t> top_k;  // 0 = off
+  std::optional<float> repetition_penalty;
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
   std::optional<uint64_t> seed;
   std::optional<int32_t> max_tokens;  // at least 1
   int32_t n = 1;
@@ -55,6 +60,7 @@ struct ChatRequest {
   std::string model;
   ChatInput input;
   std::vector<ImageSource> images;  // in the order of the image parts of `input`
+  ImageOptions image_options;       // of all pictures; low_detail stands at each
   SamplingFields sampling;
   StreamFields stream;
   bool timings = false;  // stage times beside the usage

@@ -10,6 +10,7 @@ namespace hs {
 namespace {
 
 Result<std::shared_ptr<const ImagePatches>> prepare_image(const ImageSource& source,
+                                                          ImageOptions options,
                                                           const PreparationInput& input,
                                                           ImageWork& work) {
   const auto bytes = decode_data_url(source.url, input.limits.image_bytes_max);
@@ -18,19 +19,20 @@ Result<std::shared_ptr<const ImagePatches>> prepare_image(const ImageSource& sou
   if (!image) return std::unexpected(image.error());
   ++work.n_images;
   work.pixels += int64_t{image->width} * image->height;
-  auto patches = input.model.prompts->preprocess(*image, {});
+  options.low_detail = source.low_detail;
+  auto patches = input.model.prompts->preprocess(*image, options);
   if (!patches) return std::unexpected(patches.error());
   return std::make_shared<const ImagePatches>(*std::move(patches));
 }
 
 Result<std::vector<std::shared_ptr<const ImagePatches>>> prepare_images(
-    const std::vector<ImageSource>& sources, const PreparationInput& input, ImageWork& work) {
+    const ChatRequest& request, const PreparationInput& input, ImageWork& work) {
   std::vector<std::shared_ptr<const ImagePatches>> images;
   const int64_t begin_us = input.clock.now_us();
-  for (const ImageSource& source : sources) {
+  for (const ImageSource& source : request.images) {
     if (input.cancelled.load(std::memory_order_relaxed))
       return fail(ErrorKind::kCancelled, "The request was cancelled.");
-    auto image = prepare_image(source, input, work);
+    auto image = prepare_image(source, request.image_options, input, work);
     work.decode_us = input.clock.now_us() - begin_us;
     if (!image) {
       Error error = image.error();
@@ -58,7 +60,11 @@ void apply_sampling(const SamplingFields& fields, const ModelSpec& spec, uint64_
   generate.temperature = fields.temperature.value_or(spec.default_temperature.value_or(1.0F));
   generate.top_p = fields.top_p.value_or(spec.default_top_p.value_or(1.0F));
   generate.top_k = fields.top_k.value_or(spec.default_top_k.value_or(0));
-  generate.min_p = fields.min_p.value_or(0.0F);
+  generate.min_p = fields.min_p.value_or(spec.default_min_p.value_or(0.0F));
+  generate.repetition_penalty =
+      fields.repetition_penalty.value_or(spec.default_repetition_penalty.value_or(1.0F));
+  generate.frequency_penalty = fields.frequency_penalty;
+  generate.presence_penalty = fields.presence_penalty;
   generate.seed = fields.seed.value_or(drawn_seed);
   generate.n_logprobs = fields.n_logprobs;
   generate.ignore_eos = fields.ignore_eos;
@@ -99,7 +105,7 @@ Result<Prompt> build_prompt(const ChatRequest& request, const PreparationInput& 
   if (!request.images.empty() && !input.model.spec->has_vision)
     return fail(ErrorKind::kUnsupported, "This model takes no pictures.", "unsupported_value",
                 request.images.front().param);
-  auto images = prepare_images(request.images, input, work);
+  auto images = prepare_images(request, input, work);
   if (!images) return std::unexpected(images.error());
   auto prompt = input.model.prompts->chat(request.input, *std::move(images));
   if (!prompt) {

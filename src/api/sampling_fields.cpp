@@ -11,6 +11,10 @@ namespace {
 
 using nlohmann::json;
 
+// Any value above 0 has a meaning; beyond these the logits are no longer a distribution.
+constexpr double kRepetitionPenaltyMin = 0.01;
+constexpr double kRepetitionPenaltyMax = 100;
+
 std::optional<float> to_float(std::optional<double> value) {
   if (!value) return {};
   return static_cast<float>(*value);
@@ -71,9 +75,6 @@ struct Unsupported {
   bool (*asks_nothing)(const json&);
 };
 constexpr Unsupported kUnsupported[] = {
-    {"frequency_penalty", is_zero},
-    {"presence_penalty", is_zero},
-    {"repetition_penalty", is_one},
     {"length_penalty", is_one},
     {"logit_bias", is_empty},
     {"min_tokens", is_zero},
@@ -95,7 +96,6 @@ constexpr Unsupported kUnsupported[] = {
     {"continue_final_message", is_false},
     {"chat_template", is_never},
     {"chat_template_kwargs", is_empty},
-    {"mm_processor_kwargs", is_empty},
     {"media_io_kwargs", is_empty},
     {"cache_salt", is_never},
     {"priority", is_zero},
@@ -110,6 +110,10 @@ void read_sampling(ObjectReader& body, const RequestLimits& limits, SamplingFiel
   sampling.min_p = to_float(body.number("min_p", 0, 1));
   if (const auto top_k = body.integer("top_k", -1, INT64_MAX))
     sampling.top_k = static_cast<int32_t>(std::clamp<int64_t>(*top_k, 0, INT32_MAX));
+  sampling.repetition_penalty =
+      to_float(body.number("repetition_penalty", kRepetitionPenaltyMin, kRepetitionPenaltyMax));
+  sampling.frequency_penalty = to_float(body.number("frequency_penalty", -2, 2)).value_or(0.0F);
+  sampling.presence_penalty = to_float(body.number("presence_penalty", -2, 2)).value_or(0.0F);
   if (const auto seed = body.integer("seed", INT64_MIN, INT64_MAX))
     sampling.seed = static_cast<uint64_t>(*seed);
   if (const auto n = body.integer("n", 1, limits.choices_max))

@@ -6,8 +6,8 @@
 
 namespace hs {
 
-// temperature, top_p, top_k, min_p, seed, n, stop, stop_token_ids, ignore_eos, skip_special_tokens.
-// Errors go to `body`.
+// temperature, top_p, top_k, min_p, the three penalties, seed, n, stop, stop_token_ids, ignore_eos,
+// skip_special_tokens. Errors go to `body`.
 void read_sampling(ObjectReader& body, const RequestLimits& limits, SamplingFields& sampling);
 
 // stream and stream_options.

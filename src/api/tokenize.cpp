@@ -9,6 +9,7 @@
 
 #include "api/chat_messages.h"
 #include "api/errors.h"
+#include "api/image_fields.h"
 #include "api/json_parser.h"
 #include "api/json_writer.h"
 #include "api/object_reader.h"
@@ -35,6 +36,7 @@ Result<json> parse_object(HeldBody& body) {
 Result<std::vector<int32_t>> tokens_of_chat(ObjectReader& body, const PreparationInput& input) {
   ChatRequest request;
   read_messages(body, input.limits.request, request.input, request.images);
+  read_image_options(body, request.image_options);
   request.input.add_generation_prompt = body.boolean("add_generation_prompt").value_or(true);
   if (body.failed()) return std::unexpected(body.status().error());
   ImageWork work;

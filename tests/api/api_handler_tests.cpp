@@ -274,6 +274,63 @@ BOOST_AUTO_TEST_CASE(bad_pictures_name_their_part) {
   BOOST_TEST(error_of(*large)["code"] == "image_too_large");
 }
 
+BOOST_AUTO_TEST_CASE(wanted_sizes_of_pictures_reach_the_preprocessor) {
+  const std::string picture =
+      "data:image/png;base64," + base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png");
+  json body = picture_message(picture);
+  body["mm_processor_kwargs"] = {{"min_pixels", 784}, {"max_pixels", 50176}};
+  chat(body);
+  finish();
+  body["messages"][0]["content"][1]["image_url"]["detail"] = "low";
+  chat(body);
+  finish();
+  BOOST_REQUIRE(engine.requests.size() == 2U);
+  for (const int i : {0, 1}) {
+    const ImagePatches& image = *engine.requests[static_cast<size_t>(i)].prompt.images[0];
+    BOOST_TEST(image.content_hash[0] == 784U);
+    BOOST_TEST(image.content_hash[1] == 50176U);
+    BOOST_TEST(image.patch_dim == i);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_shape_that_the_model_cannot_take_is_400_before_the_first_byte) {
+  prompts.refusal = {ErrorKind::kInvalidArgument, "201 times", "invalid_image", ""};
+  json body = picture_message("data:image/png;base64," +
+                              base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png"));
+  body["stream"] = true;
+  const auto writer = chat(body);
+  BOOST_TEST(writer->status == 400);
+  BOOST_TEST(!writer->streaming);
+  BOOST_TEST(error_of(*writer)["code"] == "invalid_image");
+  BOOST_TEST(error_of(*writer)["param"] == "messages[0].content[1].image_url");
+}
+
+BOOST_AUTO_TEST_CASE(sampling_defaults_of_the_model_hold_until_the_request_says_otherwise) {
+  spec.default_temperature = 0.1F;
+  spec.default_top_p = 0.5F;
+  spec.default_top_k = 7;
+  spec.default_min_p = 0.25F;
+  spec.default_repetition_penalty = 1.05F;
+  chat({});
+  finish();
+  chat({{"temperature", 1}, {"top_p", 1}, {"top_k", 0}, {"min_p", 0}, {"repetition_penalty", 1}});
+  finish();
+  BOOST_REQUIRE(engine.requests.size() == 2U);
+  const GenerateRequest& model = engine.requests[0];
+  BOOST_TEST(model.temperature == 0.1F);
+  BOOST_TEST(model.top_p == 0.5F);
+  BOOST_TEST(model.top_k == 7);
+  BOOST_TEST(model.min_p == 0.25F);
+  BOOST_TEST(model.repetition_penalty == 1.05F);
+  BOOST_TEST(model.frequency_penalty == 0);
+  const GenerateRequest& own = engine.requests[1];
+  BOOST_TEST(own.temperature == 1);
+  BOOST_TEST(own.top_p == 1);
+  BOOST_TEST(own.top_k == 0);
+  BOOST_TEST(own.min_p == 0);
+  BOOST_TEST(own.repetition_penalty == 1);
+}
+
 BOOST_AUTO_TEST_CASE(a_text_model_refuses_pictures) {
   spec.has_vision = false;
   const auto writer = chat(picture_message("data:image/png;base64,AAAA"));

@@ -39,6 +39,7 @@ BOOST_AUTO_TEST_SUITE(chat_request_tests)
 BOOST_AUTO_TEST_CASE(every_field_arrives) {
   const auto request = parse(
       R"("temperature":0.5,"top_p":0.25,"min_p":0.125,"top_k":7,"seed":-3,"n":2,"stop":["a","b"],"max_tokens":9,)"
+      R"("repetition_penalty":1.25,"frequency_penalty":-0.5,"presence_penalty":1.5,)"
       R"("logprobs":true,"top_logprobs":4,"ignore_eos":true,"skip_special_tokens":false,"stop_token_ids":[5],)"
       R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"timings":true)");
   BOOST_REQUIRE(request);
@@ -56,6 +57,9 @@ BOOST_AUTO_TEST_CASE(every_field_arrives) {
   BOOST_TEST(sampling.ignore_eos);
   BOOST_TEST(!sampling.skip_special_tokens);
   BOOST_TEST(sampling.stop_token_ids == std::vector<int32_t>{5}, boost::test_tools::per_element());
+  BOOST_TEST(*sampling.repetition_penalty == 1.25F);
+  BOOST_TEST(sampling.frequency_penalty == -0.5F);
+  BOOST_TEST(sampling.presence_penalty == 1.5F);
   BOOST_TEST(request->stream.stream);
   BOOST_TEST(request->stream.include_usage);
   BOOST_TEST(request->stream.continuous_usage);
@@ -74,6 +78,35 @@ BOOST_AUTO_TEST_CASE(absent_and_null_fields_leave_the_defaults) {
     BOOST_TEST(request->sampling.stops.empty());
     BOOST_TEST(!request->stream.stream);
     BOOST_TEST(request->unknown_fields.empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(picture_sizes_come_from_either_spelling) {
+  struct Case {
+    const char* fields;
+    std::optional<int64_t> min;
+    std::optional<int64_t> max;
+  };
+  const Case cases[] = {
+      {"", {}, {}},
+      {R"("mm_processor_kwargs":null)", {}, {}},
+      {R"("mm_processor_kwargs":{})", {}, {}},
+      {R"("mm_processor_kwargs":{"min_pixels":784,"max_pixels":50176})", 784, 50176},
+      {R"("mm_processor_kwargs":{"max_pixels":50176.0})", {}, 50176},
+      {R"("mm_processor_kwargs":{"size":{"shortest_edge":784,"longest_edge":9000000000}})", 784,
+       9000000000},
+      {R"("mm_processor_kwargs":{"size":{"shortest_edge":1,"longest_edge":2},"max_pixels":3})", 1,
+       3},
+      {R"("mm_processor_kwargs":{"size":null,"min_pixels":null})", {}, {}},
+  };
+  for (const Case& c : cases) {
+    BOOST_TEST_CONTEXT(c.fields) {
+      const auto request = parse(c.fields);
+      BOOST_REQUIRE(request);
+      BOOST_TEST((request->image_options.min_pixels == c.min));
+      BOOST_TEST((request->image_options.max_pixels == c.max));
+      BOOST_TEST(request->unknown_fields.empty());
+    }
   }
 }
 
@@ -116,9 +149,24 @@ BOOST_AUTO_TEST_CASE(wrong_values_name_their_field) {
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("functions":[])", "functions"},
       {R"("function_call":"auto")", "function_call"},
-      {R"("frequency_penalty":0.5)", "frequency_penalty"},
-      {R"("presence_penalty":-1)", "presence_penalty"},
-      {R"("repetition_penalty":1.1)", "repetition_penalty"},
+      {R"("frequency_penalty":2.5)", "frequency_penalty"},
+      {R"("presence_penalty":-2.01)", "presence_penalty"},
+      {R"("presence_penalty":"1")", "presence_penalty"},
+      {R"("repetition_penalty":0)", "repetition_penalty"},
+      {R"("repetition_penalty":-1)", "repetition_penalty"},
+      {R"("repetition_penalty":1e9)", "repetition_penalty"},
+      {R"("mm_processor_kwargs":[])", "mm_processor_kwargs"},
+      {R"("mm_processor_kwargs":{"min_pixels":0})", "mm_processor_kwargs.min_pixels"},
+      {R"("mm_processor_kwargs":{"max_pixels":-5})", "mm_processor_kwargs.max_pixels"},
+      {R"("mm_processor_kwargs":{"max_pixels":"9"})", "mm_processor_kwargs.max_pixels"},
+      {R"("mm_processor_kwargs":{"max_pixels":1.5})", "mm_processor_kwargs.max_pixels"},
+      {R"("mm_processor_kwargs":{"fps":2})", "mm_processor_kwargs.fps"},
+      {R"("mm_processor_kwargs":{"min_pixels":9,"max_pixels":8})",
+       "mm_processor_kwargs.min_pixels"},
+      {R"("mm_processor_kwargs":{"size":28})", "mm_processor_kwargs.size"},
+      {R"("mm_processor_kwargs":{"size":{"width":28}})", "mm_processor_kwargs.size.width"},
+      {R"("mm_processor_kwargs":{"size":{"shortest_edge":0}})",
+       "mm_processor_kwargs.size.shortest_edge"},
       {R"("logit_bias":{"5":1})", "logit_bias"},
       {R"("min_tokens":3)", "min_tokens"},
       {R"("use_beam_search":true)", "use_beam_search"},
@@ -240,6 +288,8 @@ BOOST_AUTO_TEST_CASE(content_keeps_its_order_and_developer_is_system) {
   BOOST_REQUIRE(request->images.size() == 2U);
   BOOST_TEST(request->images[0].url == "data:a");
   BOOST_TEST(request->images[1].url == "data:b");
+  BOOST_TEST(!request->images[0].low_detail);
+  BOOST_TEST(request->images[1].low_detail);
   BOOST_TEST(request->images[1].param == "messages[1].content[3].image_url");
 }
 

@@ -94,8 +94,12 @@ class FakePrompts final : public PromptBuilder {
  public:
   FakePrompts() : tokenizer_(*Tokenizer::load(HS_SOURCE_DIR "/models/demo/llava")) {}
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
-  Result<ImagePatches> preprocess(const Image& image, const ImageOptions&) const override {
+  Result<ImagePatches> preprocess(const Image& image, const ImageOptions& options) const override {
+    if (refusal) return std::unexpected(*refusal);
     ImagePatches patches;
+    patches.patch_dim = options.low_detail ? 1 : 0;  // what the tests look at
+    patches.content_hash[0] = static_cast<uint64_t>(options.min_pixels.value_or(0));
+    patches.content_hash[1] = static_cast<uint64_t>(options.max_pixels.value_or(0));
     patches.grid_height = image.height;
     patches.grid_width = image.width;
     return patches;
@@ -115,6 +119,8 @@ class FakePrompts final : public PromptBuilder {
         tokenizer_->encode(text, {.add_special_tokens = add_special_tokens, .literal = {}});
     return prompt;
   }
+
+  std::optional<Error> refusal;  // of every picture
 
  private:
   void append(const ChatPart& part, Prompt& prompt) const {

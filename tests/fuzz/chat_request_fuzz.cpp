@@ -18,6 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HS_CHECK(!request.input.messages.empty());
   HS_CHECK_LE(request.images.size(), 3U);
   for (const std::string& stop : request.sampling.stops) HS_CHECK(!stop.empty());
+  if (request.image_options.min_pixels) HS_CHECK_GE(*request.image_options.min_pixels, 1);
+  if (request.image_options.max_pixels) HS_CHECK_GE(*request.image_options.max_pixels, 1);
+  if (request.sampling.repetition_penalty) HS_CHECK(*request.sampling.repetition_penalty > 0);
   if (request.sampling.max_tokens) HS_CHECK_GE(*request.sampling.max_tokens, 1);
   return 0;
 }
