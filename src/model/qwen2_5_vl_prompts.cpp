@@ -1,5 +1,7 @@
 #include "model/qwen2_5_vl_prompts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -110,6 +112,11 @@ QwenProcessorConfig parse_qwen_processor(FieldReader& reader) {
                     ErrorKind::kUnsupported);
   if (reader.integer("resample", 0, 100, kBicubic) != kBicubic)
     reader.complain("resample", "other than 3 (bicubic) is not supported", ErrorKind::kUnsupported);
+  const int64_t block = config.block_side();
+  if (block * block > config.max_pixels)
+    reader.complain("merge_size", fmt::format("and patch_size make blocks of {} x {} pixels, more "
+                                              "than the maximum of a picture",
+                                              block, block));
   return config;
 }
 

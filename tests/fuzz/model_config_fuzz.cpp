@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "model/clip_config.h"
 #include "model/generation_config.h"
 #include "model/json_fields.h"
 #include "model/llava.h"
+#include "model/qwen2_5_vl_prompts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -26,6 +28,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     hs::rope_frequencies(config.text.rope, config.text.d_head, config.text.max_positions, 64);
     hs::check_llava_processor(reader, config);
     hs::read_clip_preprocessing(reader, config.vision);
+  }
+  std::optional<hs::Error> processor_error;
+  hs::FieldReader processor("preprocessor_config.json", *json, processor_error);
+  const hs::QwenProcessorConfig pictures = hs::parse_qwen_processor(processor);
+  if (!processor_error) {
+    const int64_t patches_max = hs::qwen_patches_max(pictures);
+    for (const auto& [width, height] : {std::pair(1, 1), {200, 1}, {3, 600}, {4000, 3000}}) {
+      const auto picture = hs::qwen_smart_resize(width, height, pictures);
+      HS_CHECK(picture.has_value());
+      HS_CHECK_LE(
+          int64_t{picture->width / pictures.patch_size} * (picture->height / pictures.patch_size),
+          patches_max);
+    }
   }
   std::optional<hs::Error> generation_error;
   hs::FieldReader generation("generation_config.json", *json, generation_error);
