@@ -153,10 +153,11 @@ def patch_cases() -> list[dict]:
     return cases
 
 
-WORDS = (
+TEXT = (
     "what is in this picture how many red green stars are there Ünïcödé 日本語 文字 🙂 🇩🇪 3 14159 a,b;c (x) don't I'LL "
     "tabs\tand\nlines \n\n  spaces   end. <b>bold</b> {{ brace }} | pipe ... ?! left-right"
-).split(" ")
+)
+WORDS = TEXT.split(" ")
 
 
 def random_content(rng: random.Random, role: str, grids: list[list[int]]) -> str | list[dict]:
