@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "text/json_fields.h"
 
 namespace hs {
 
@@ -153,38 +154,16 @@ void FieldReader::complain(std::string_view key, std::string_view message, Error
 }
 
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view name) {
-  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded())
-    return fail(ErrorKind::kDataLoss, fmt::format("{} is not valid JSON", name));
-  if (!json.is_object()) {
+  auto json = json_parse(text, name);
+  if (json && !json->is_object())
     return fail(ErrorKind::kDataLoss, fmt::format("{} does not hold a JSON object", name));
-  }
   return json;
 }
 
 Result<nlohmann::json> read_json_file(const std::filesystem::path& file) {
-  std::error_code code;
-  const auto status = std::filesystem::status(file, code);
-  if (!std::filesystem::exists(status)) {
-    return fail(ErrorKind::kNotFound, fmt::format("{} is not there", file.string()));
-  }
-  if (!std::filesystem::is_regular_file(status)) {
-    return fail(ErrorKind::kIo, fmt::format("{} is not a regular file", file.string()));
-  }
-  const auto bytes = std::filesystem::file_size(file, code);
-  if (code)
-    return fail(ErrorKind::kIo, fmt::format("cannot read {}: {}", file.string(), code.message()));
-  if (bytes > kConfigBytesMax) {
-    return fail(ErrorKind::kTooLarge,
-                fmt::format("{} has {} bytes; a configuration file has at most {}", file.string(),
-                            bytes, kConfigBytesMax));
-  }
-  std::string text(bytes, '\0');
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes))) {
-    return fail(ErrorKind::kIo, fmt::format("cannot read {}", file.string()));
-  }
-  return parse_json_object(text, file.string());
+  const auto text = read_text_file(file.string(), kConfigBytesMax);
+  if (!text) return std::unexpected(text.error());
+  return parse_json_object(*text, file.string());
 }
 
 }  // namespace hs

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -80,20 +81,25 @@ Result<int64_t> json_int(const nlohmann::json& object, std::string_view key, int
 
 Result<nlohmann::json> json_parse(std::string_view text, std::string_view what) {
   if (nesting(text) > kDepthMax)
-    return fail(ErrorKind::kDataLoss, fmt::format("{}: nested too deeply", what));
+    return fail(ErrorKind::kDataLoss, fmt::format("{} is nested too deeply", what));
   try {
     return nlohmann::json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::exception& error) {
-    return fail(ErrorKind::kDataLoss, fmt::format("{}: not valid JSON: {}", what, error.what()));
+    return fail(ErrorKind::kDataLoss, fmt::format("{} is not valid JSON: {}", what, error.what()));
   }
 }
 
 Result<std::string> read_text_file(const std::string& path, size_t bytes_max) {
+  std::error_code code;
+  const auto status = std::filesystem::status(path, code);
+  if (!std::filesystem::exists(status))
+    return fail(ErrorKind::kNotFound, fmt::format("{} is not there", path));
+  if (!std::filesystem::is_regular_file(status))
+    return fail(ErrorKind::kIo, fmt::format("{} is not a regular file", path));
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"),
                                                              &std::fclose);
   if (file == nullptr)
-    return fail(errno == ENOENT ? ErrorKind::kNotFound : ErrorKind::kIo,
-                fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+    return fail(ErrorKind::kIo, fmt::format("cannot open {}: {}", path, std::strerror(errno)));
   std::string text;
   std::string chunk(size_t{1} << 20, '\0');
   while (const size_t n = std::fread(chunk.data(), 1, chunk.size(), file.get())) {
