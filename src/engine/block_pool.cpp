@@ -68,7 +68,11 @@ void BlockPool::release(BlockId block) {
   Block& b = at(block);
   HS_CHECK_GT(b.refs, 0);
   if (--b.refs > 0) return;
-  push_back(b.node != kPrefixRoot ? cached_ : free_, block);
+  if (b.node != kPrefixRoot) {
+    push_back(cached_, block);
+  } else {
+    push_front(free_, block);
+  }
 }
 
 BlockPool::Found BlockPool::find(PrefixNode parent, std::span<const int32_t> tokens,
@@ -136,6 +140,15 @@ void BlockPool::push_back(List& list, BlockId block) {
   ++list.size;
 }
 
+void BlockPool::push_front(List& list, BlockId block) {
+  Block& b = at(block);
+  b.previous = kNoBlock;
+  b.next = list.head;
+  (list.head == kNoBlock ? list.tail : at(list.head).previous) = block;
+  list.head = block;
+  ++list.size;
+}
+
 void BlockPool::remove(List& list, BlockId block) {
   Block& b = at(block);
   (b.previous == kNoBlock ? list.head : at(b.previous).next) = b.next;
@@ -149,7 +162,7 @@ void BlockPool::unpublish(BlockId block) {
   if (b.node == kPrefixRoot) return;
   if (b.refs == 0) {
     remove(cached_, block);
-    push_back(free_, block);
+    push_front(free_, block);
   }
   forget(b, block);
 }

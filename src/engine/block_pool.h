@@ -5,7 +5,7 @@
 //
 // A block is in one of three places: held (reference count > 0), cached (nobody holds it, but its
 // content can be found; least recently released goes first), or free (nothing of use in it; freed
-// last is reused last).
+// last is reused first, since its memory has been touched and may still be in the caches).
 //
 // The prefix cache is a tree: a published block is a node, named by its parent node and its
 // content. The content (token ids, and for image placeholders the picture's hash and the rows of
@@ -97,6 +97,7 @@ class BlockPool {
   std::span<const int32_t> tokens_of(BlockId block) const;
   Block& at(BlockId block);
   void push_back(List& list, BlockId block);
+  void push_front(List& list, BlockId block);
   void remove(List& list, BlockId block);
   void forget(Block& block, BlockId id);
 

@@ -48,7 +48,12 @@ struct NaivePool {
     if (refs[block]++ == 0) std::erase(cached, block);
   }
   void release(BlockId block) {
-    if (--refs[block] == 0) (published(block) ? cached : free).push_back(block);
+    if (--refs[block] > 0) return;
+    if (published(block)) {
+      cached.push_back(block);
+    } else {
+      free.push_front(block);
+    }
   }
 
   std::deque<BlockId> free, cached;
@@ -75,11 +80,13 @@ BOOST_AUTO_TEST_CASE(every_block_is_handed_out_once_until_none_is_left) {
   BOOST_TEST(pool.allocate() == 1);
 }
 
-BOOST_AUTO_TEST_CASE(freed_block_is_reused_last) {
+BOOST_AUTO_TEST_CASE(freed_block_is_reused_first) {
   BlockPool pool(4, 4, true);
   const BlockId first = pool.allocate();
+  const BlockId second = pool.allocate();
   pool.release(first);
-  for (int i = 0; i < 3; ++i) BOOST_TEST(pool.allocate() != first);
+  pool.release(second);
+  BOOST_TEST(pool.allocate() == second);
   BOOST_TEST(pool.allocate() == first);
 }
 
