@@ -78,22 +78,31 @@ HS_INLINE PanelOutput panel_output(const LinearParams& params, int64_t panel, in
           .accumulate = params.accumulate};
 }
 
+// One vector of columns of a panel, over all rows. Whole vectors are read and written without a
+// mask: a masked store costs several times a plain one on some processors.
+template <bool kWhole>
+HS_INLINE void finish_columns(const float* sums, int64_t n_rows, const PanelOutput& out,
+                              int64_t first, int64_t n) {
+  constexpr int64_t kWidth = WeightLayout::kPanelRows;
+  F32 bias{};
+  if (out.bias != nullptr) bias = kWhole ? load(out.bias + first) : load_n(out.bias + first, n);
+  for (int64_t row = 0; row < n_rows; ++row) {
+    F32 v = activate(load(sums + row * kWidth + first) + bias, out.epilogue);
+    float* y = out.y + row * out.y_stride + first;
+    if (out.accumulate) v = (kWhole ? load(y) : load_n(y, n)) + v;
+    kWhole ? store(y, v) : store_n(y, v, n);
+  }
+}
+
 // sums: (n_rows, kPanelRows). One function for every path, so that equal sums give equal results
 // bit by bit.
 [[gnu::noinline]] static void finish_panel(const float* sums, int64_t n_rows,
                                            const PanelOutput& out) {
-  constexpr int64_t kWidth = WeightLayout::kPanelRows;
-  for (int64_t first = 0; first < out.n_cols; first += kLanes) {
-    const int64_t left = out.n_cols - first;
-    const int64_t n = left < kLanes ? left : kLanes;
-    const F32 bias = out.bias == nullptr ? F32{} : load_n(out.bias + first, n);
-    for (int64_t row = 0; row < n_rows; ++row) {
-      F32 v = activate(load(sums + row * kWidth + first) + bias, out.epilogue);
-      float* y = out.y + row * out.y_stride + first;
-      if (out.accumulate) v = load_n(y, n) + v;
-      store_n(y, v, n);
-    }
+  int64_t first = 0;
+  for (; first + kLanes <= out.n_cols; first += kLanes) {
+    finish_columns<true>(sums, n_rows, out, first, kLanes);
   }
+  if (first < out.n_cols) finish_columns<false>(sums, n_rows, out, first, out.n_cols - first);
 }
 
 }  // namespace hs::HS_ISA_NS
