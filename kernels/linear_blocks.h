@@ -186,10 +186,13 @@ struct BlockPlan {
   int64_t n_items() const { return n_tile_blocks * n_panel_blocks; }
 };
 
-static BlockPlan plan_blocks(int64_t n_rows, int64_t n_panels, int64_t n_x, int64_t chunk_x,
+// parts: elements of x in a step.
+static BlockPlan plan_blocks(int64_t n_rows, int64_t n_panels, int64_t n_x, int64_t parts,
                              int workers) {
-  BlockPlan plan{.n_rows = n_rows, .n_panels = n_panels, .n_x = n_x, .chunk_x = chunk_x};
-  plan.n_chunks = ceil_div(n_x, chunk_x);
+  BlockPlan plan{.n_rows = n_rows, .n_panels = n_panels, .n_x = n_x};
+  plan.n_chunks = ceil_div(n_x, kChunkSteps * parts);
+  // Chunks of one size, so that what one fetches ahead is what the next needs.
+  plan.chunk_x = ceil_div(ceil_div(n_x, plan.n_chunks), parts) * parts;
   plan.n_tiles = ceil_div(n_rows, kTileRows);
   plan.block_tiles = ceil_div(plan.n_tiles, ceil_div(plan.n_tiles, kBlockTiles));
   plan.n_tile_blocks = ceil_div(plan.n_tiles, plan.block_tiles);
@@ -211,7 +214,8 @@ struct Block {
   int64_t panel_bytes = 0;
   int64_t first_tile = 0;
   int64_t end_tile = 0;
-  float* sums = nullptr;  // (panels, rows of the block, kPanelRows)
+  float* sums = nullptr;             // (panels, rows of the block, kPanelRows)
+  const std::byte* after = nullptr;  // the panel that the worker probably goes on with
 
   int64_t first_row() const { return plan->first_row(first_tile); }
   int64_t n_rows() const { return plan->first_row(end_tile) - first_row(); }
@@ -288,9 +292,11 @@ static void run_block(const LinearParams& params, const Block<W>& block, int64_t
       const int64_t n = min64(kTilePanels, n_panels - panel);
       const std::byte* w = block.w + panel * block.panel_bytes;
       for (int64_t chunk = 0; chunk < plan.n_chunks; ++chunk) {
-        const bool last = chunk + 1 == plan.n_chunks;
-        block_panels(block, panel, n, chunk,
-                     last ? w + n * block.panel_bytes : w + (chunk + 1) * chunk_bytes);
+        const std::byte* next = w + (chunk + 1) * chunk_bytes;
+        if (chunk + 1 == plan.n_chunks) {
+          next = panel + n < n_panels ? w + n * block.panel_bytes : block.after;
+        }
+        block_panels(block, panel, n, chunk, next);
       }
       finish(panel, n);
     }
@@ -334,7 +340,8 @@ static void linear_blocked(const LinearParams& params, Team& team) {
   const WeightLayout layout{W::kDType, params.weight.out_dim, params.weight.in_dim};
   const BlockPlan plan =
       plan_blocks(params.n_rows, layout.n_panels(), ceil_div(params.weight.in_dim, W::kKPerX),
-                  kChunkSteps * W::kParts, team.size());
+                  W::kParts, team.size());
+  const auto panel_bytes = static_cast<int64_t>(layout.panel_bytes());
   // Worker 0's area begins with the packed x that all workers read.
   const auto sums_bytes = static_cast<size_t>(plan.sums_elements()) * sizeof(float);
   const size_t packed_bytes =
@@ -346,15 +353,17 @@ static void linear_blocked(const LinearParams& params, Team& team) {
     const int64_t first_tile = item % plan.n_tile_blocks * plan.block_tiles;
     const int64_t first_panel = item / plan.n_tile_blocks * plan.block_panels;
     std::byte* const area = worker == 0 ? shared + packed_bytes : team.scratch(worker, sums_bytes);
+    const std::byte* const block_start =
+        static_cast<const std::byte*>(params.weight.data) + first_panel * panel_bytes;
     const Block<W> block{
         .plan = &plan,
         .packed = packed,
-        .w = static_cast<const std::byte*>(params.weight.data) +
-             first_panel * static_cast<int64_t>(layout.panel_bytes()),
-        .panel_bytes = static_cast<int64_t>(layout.panel_bytes()),
+        .w = block_start,
+        .panel_bytes = panel_bytes,
         .first_tile = first_tile,
         .end_tile = min64(first_tile + plan.block_tiles, plan.n_tiles),
         .sums = reinterpret_cast<float*>(area),
+        .after = block_start + team.size() * plan.block_panels * panel_bytes,
     };
     run_block<W>(params, block, first_panel, min64(plan.block_panels, plan.n_panels - first_panel));
   };

@@ -108,6 +108,27 @@ HS_INLINE void tile_part(const TileArgs<W>& args, const typename W::X* x, const 
   }
 }
 
+// A step with what is fetched beside it.
+template <typename W, int R, int P>
+HS_INLINE void tile_step(const TileArgs<W>& args, const typename W::X* x, const std::byte* w,
+                         const std::byte* next, F32 (&acc)[R][P * kPanelVectors]) {
+  if constexpr (P > 1) {
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) __builtin_prefetch(next + p * args.panel_bytes, 0, 3);
+  } else {
+    __builtin_prefetch(next, 0, 2);
+  }
+#pragma GCC unroll 2
+  for (int part = 0; part < W::kParts; ++part) tile_part<W, R, P>(args, x, w, part, acc);
+}
+
+// Steps in a round of the loop: four k. A core that is shared with a second thread is given fewer
+// instructions a cycle, and then those of the loop itself cost what multiply-adds could take.
+template <typename W, int P>
+constexpr int unrolled_steps() {
+  return kLanes == 16 || P > 1 ? 1 : 4 / (W::kParts * W::kKPerX);
+}
+
 template <typename W, int R, int P>
 [[gnu::noinline]] static void tile(const TileArgs<W>& given) {
   const TileArgs<W> args = given;
@@ -124,16 +145,20 @@ template <typename W, int R, int P>
   const typename W::X* x = args.x;
   const std::byte* w = args.w;
   const std::byte* next = args.next;
-  for (int64_t step = args.n_x / W::kParts; step > 0; --step) {
-    if constexpr (P > 1) {
-#pragma GCC unroll 16
-      for (int p = 0; p < P; ++p) __builtin_prefetch(next + p * args.panel_bytes, 0, 3);
-    } else {
-      __builtin_prefetch(next, 0, 2);
+  constexpr int kUnrolled = unrolled_steps<W, P>();
+  int64_t steps = args.n_x / W::kParts;
+  for (; steps >= kUnrolled; steps -= kUnrolled) {
+#pragma GCC unroll 4
+    for (int s = 0; s < kUnrolled; ++s) {
+      tile_step<W, R, P>(args, x + s * W::kParts * R, w + s * kStepBytes, next, acc);
+      next += args.next_bytes;
     }
+    x += kUnrolled * W::kParts * R;
+    w += kUnrolled * kStepBytes;
+  }
+  for (; kUnrolled > 1 && steps > 0; --steps) {
+    tile_step<W, R, P>(args, x, w, next, acc);
     next += args.next_bytes;
-#pragma GCC unroll 2
-    for (int part = 0; part < W::kParts; ++part) tile_part<W, R, P>(args, x, w, part, acc);
     x += W::kParts * R;
     w += kStepBytes;
   }
