@@ -2,8 +2,9 @@
 //
 // W is given as PyTorch stores it, (out_dim, in_dim) row-major, and packed once at load into the
 // layout the CPU kernels stream. Each output element is summed over in_dim in the same order
-// whatever n_rows is, so a row's result does not depend on the batch it is computed in (exact on
-// baseline, AVX2 and AVX-512; see linear_amx_cpu.cpp for what holds with AMX).
+// whatever n_rows is, so a row's result does not depend on the batch it is computed in, at every
+// instruction set. The bf16 units round x to bf16 as well, so their results differ from those of
+// the other levels: see linear_avx512bf16_cpu.cpp and linear_amx_cpu.cpp.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/linear.h"
@@ -155,5 +156,54 @@ inline void check_rows_alone(LinearKernel kernel, DType dtype, int64_t in_dim, i
                "batch of " << n_rows << ", " << std::string(dtype_name(dtype)));
   }
 }
+
+// The kernels that round x to bf16, at sizes that meet every edge of their tiles and blocks.
+class Bf16Checks {
+ public:
+  explicit Bf16Checks(LinearKernel kernel) : kernel_(kernel) {}
+
+  void sizes() const {
+    for (int workers : {1, 3}) {
+      PlainTeam team(workers);
+      for (int64_t n_rows : {1, 2, 7, 16, 17, 33, 50}) {
+        for (const auto& [in_dim, out_dim] :
+             {std::pair<int64_t, int64_t>{1, 1}, {31, 16}, {65, 33}, {131, 70}}) {
+          check({.n_rows = n_rows, .in_dim = in_dim, .out_dim = out_dim}, team);
+        }
+      }
+    }
+  }
+  void blocks() const {
+    PlainTeam team(2);
+    check({.n_rows = 303, .in_dim = 100, .out_dim = 40}, team);
+    check({.n_rows = 9, .in_dim = 2050, .out_dim = 83}, team);
+    check({.n_rows = 21, .in_dim = 70, .out_dim = 900}, team);
+  }
+  void epilogues() const {
+    PlainTeam team(2);
+    for (Epilogue epilogue : kEpilogues) {
+      check({.n_rows = 19,
+             .in_dim = 45,
+             .out_dim = 37,
+             .x_gap = 3,
+             .y_gap = 5,
+             .epilogue = epilogue,
+             .accumulate = true},
+            team);
+    }
+  }
+  void rows_alone() const {
+    PlainTeam team(2);
+    check_rows_alone(kernel_, DType::kBF16, 301, 67, team);
+  }
+
+ private:
+  void check(LinearCase c, Team& team) const {
+    c.x_is_rounded = true;
+    check_linear(kernel_, c, DType::kBF16, team);
+  }
+
+  LinearKernel kernel_;
+};
 
 }  // namespace hs::test
