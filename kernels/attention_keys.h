@@ -4,7 +4,7 @@
 // Done once for a block and then used by all query rows of a tile.
 #pragma once
 
-#include "kernels/simd_math.h"
+#include "kernels/transpose.h"
 
 namespace hs::HS_ISA_NS {
 
@@ -23,84 +23,6 @@ struct KeyRows {
   const T* keys[kKeyBlock];
   const T* values[kKeyBlock];
 };
-
-HS_INLINE F32 unpack_low(F32 a, F32 b) {
-#if defined(__AVX512F__)
-  return _mm512_maskz_unpacklo_ps(0xFFFF, a, b);
-#elif defined(__AVX2__)
-  return _mm256_unpacklo_ps(a, b);
-#else
-  return _mm_unpacklo_ps(a, b);
-#endif
-}
-HS_INLINE F32 unpack_high(F32 a, F32 b) {
-#if defined(__AVX512F__)
-  return _mm512_maskz_unpackhi_ps(0xFFFF, a, b);
-#elif defined(__AVX2__)
-  return _mm256_unpackhi_ps(a, b);
-#else
-  return _mm_unpackhi_ps(a, b);
-#endif
-}
-// The same with pairs of floats.
-HS_INLINE F32 unpack_low2(F32 a, F32 b) {
-#if defined(__AVX512F__)
-  return _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(0xFF, _mm512_castps_pd(a), _mm512_castps_pd(b)));
-#elif defined(__AVX2__)
-  return _mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
-#else
-  return _mm_castpd_ps(_mm_unpacklo_pd(_mm_castps_pd(a), _mm_castps_pd(b)));
-#endif
-}
-HS_INLINE F32 unpack_high2(F32 a, F32 b) {
-#if defined(__AVX512F__)
-  return _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(0xFF, _mm512_castps_pd(a), _mm512_castps_pd(b)));
-#elif defined(__AVX2__)
-  return _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
-#else
-  return _mm_castpd_ps(_mm_unpackhi_pd(_mm_castps_pd(a), _mm_castps_pd(b)));
-#endif
-}
-
-// Four floats of each of the rows rows[0], rows[4], rows[8] ...: one row a 128-bit lane.
-HS_INLINE F32 load_every_fourth(const float* const* rows, int64_t at) {
-  F32 v;
-#if defined(__AVX2__) && !defined(__AVX512F__)
-  const __m256 low = _mm256_castps128_ps256(_mm_loadu_ps(rows[0] + at));
-  v = _mm256_insertf128_ps(low, _mm_loadu_ps(rows[4] + at), 1);
-#else
-  for (int lane = 0; lane < kLanes / 4; ++lane) {
-    std::memcpy(reinterpret_cast<char*>(&v) + 16 * lane, rows[4 * lane] + at, 16);
-  }
-#endif
-  return v;
-}
-HS_INLINE F32 load_every_fourth(const uint16_t* const* rows, int64_t at) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
-  const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(rows[0] + at));
-  const __m128i both = _mm_castpd_si128(
-      _mm_loadh_pd(_mm_castsi128_pd(low), reinterpret_cast<const double*>(rows[4] + at)));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(both), 16));
-#else
-  uint16_t part[kLanes];
-  for (int lane = 0; lane < kLanes / 4; ++lane)
-    std::memcpy(part + 4 * lane, rows[4 * lane] + at, 8);
-  return load_bf16(part);
-#endif
-}
-
-// Elements at .. at+3 of the rows rows[0 .. kLanes-1]: column[c] has element at + c of each.
-template <typename T>
-HS_INLINE void transpose_four(const T* const* rows, int64_t at, F32 (&column)[4]) {
-  const F32 r0 = load_every_fourth(rows + 0, at), r1 = load_every_fourth(rows + 1, at);
-  const F32 r2 = load_every_fourth(rows + 2, at), r3 = load_every_fourth(rows + 3, at);
-  const F32 a = unpack_low(r0, r1), b = unpack_low(r2, r3);
-  const F32 c = unpack_high(r0, r1), e = unpack_high(r2, r3);
-  column[0] = unpack_low2(a, b);
-  column[1] = unpack_high2(a, b);
-  column[2] = unpack_low2(c, e);
-  column[3] = unpack_high2(c, e);
-}
 
 // Fills the keys up to a multiple of `step` with the first one; the softmax masks them.
 template <typename T>

@@ -10,6 +10,7 @@
 #include "kernels/linear_epilogue.h"
 #include "kernels/linear_tile.h"
 #include "kernels/team.h"
+#include "kernels/transpose.h"
 
 namespace hs::HS_ISA_NS {
 
@@ -48,7 +49,19 @@ HS_INLINE int64_t max64(int64_t a, int64_t b) {
 template <typename W, int R>
 static void interleave(const float* x, int64_t x_stride, int64_t in_dim, int64_t first_x,
                        int64_t n_x, typename W::X* out) {
-  for (int64_t i = 0; i < n_x; ++i) {
+  int64_t i = 0;
+  if constexpr (W::kXIsFloat && R > 2) {
+    const float* rows[kLanes];
+    for (int r = 0; r < kLanes; ++r) rows[r] = x + (r < R ? r : 0) * x_stride + first_x;
+    // Lanes beyond R are stored too, and written over by the next elements.
+    for (; i + 3 + ceil_div(kLanes, R) <= n_x; i += 4) {
+      F32 column[4];
+      transpose_four(rows, i, column);
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) store(out + (i + c) * R, column[c]);
+    }
+  }
+  for (; i < n_x; ++i) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       out[i * R + r] = W::element(x + r * x_stride, in_dim, first_x + i);
@@ -321,18 +334,17 @@ constexpr int64_t kAlone =
 template <typename W>
 static void pack_x(const LinearParams& params, const BlockPlan& plan, typename W::X* packed,
                    Team& team) {
-  const auto work = [&](int64_t tile_id, int) {
-    for (int64_t chunk = 0; chunk < plan.n_chunks; ++chunk) {
-      const int64_t first_x = chunk * plan.chunk_x;
-      interleave_rows<W>(params, plan.first_row(tile_id), plan.tile_rows(tile_id), first_x,
-                         min64(plan.chunk_x, plan.n_x - first_x),
-                         packed + plan.packed_index(chunk, tile_id));
-    }
+  const auto work = [&](int64_t item, int) {
+    const int64_t chunk = item / plan.n_tiles;
+    const int64_t tile_id = item % plan.n_tiles;
+    const int64_t first_x = chunk * plan.chunk_x;
+    interleave_rows<W>(params, plan.first_row(tile_id), plan.tile_rows(tile_id), first_x,
+                       min64(plan.chunk_x, plan.n_x - first_x),
+                       packed + plan.packed_index(chunk, tile_id));
   };
-  if (plan.packed_elements() * int64_t{sizeof(float)} > kAlone) {
-    return team.run(plan.n_tiles, work);
-  }
-  for (int64_t tile_id = 0; tile_id < plan.n_tiles; ++tile_id) work(tile_id, 0);
+  const int64_t n_items = plan.n_chunks * plan.n_tiles;
+  if (plan.packed_elements() * int64_t{sizeof(float)} > kAlone) return team.run(n_items, work);
+  for (int64_t item = 0; item < n_items; ++item) work(item, 0);
 }
 
 template <typename W>
