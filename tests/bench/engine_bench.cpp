@@ -135,7 +135,7 @@ class Bench {
   }
 
   const hs::ModelSpec& spec() const { return model_.spec; }
-  bool has_vision() const { return model_.vision != nullptr; }
+  bool has_vision() const { return !model_.towers.empty(); }
   double load_seconds() const { return load_seconds_; }
   int32_t kv_blocks() const { return engine_->config().kv_blocks; }
 
@@ -248,11 +248,15 @@ int run_bench(const Options& options) {
   report.add("read_bandwidth_gb_s", limits.read_gb_s, "GB/s");
   report.add("gemm_gflop_s", limits.gemm_gflop_s, "GFLOP/s");
 
-  const Spread one = repeat(options.repeats, [&] { return decode_rate(bench, 1); });
-  const Spread sixteen = repeat(options.repeats, [&] { return decode_rate(bench, 16); });
+  Spread one, sixteen;
+  for (int streams : {1, 2, 4, 8, 16}) {
+    const Spread rate = repeat(options.repeats, [&] { return decode_rate(bench, streams); });
+    if (streams == 1) one = rate;
+    if (streams == 16) sixteen = rate;
+    report.add(fmt::format("decode_{}_tokens_s", streams), rate, "tokens/s");
+    report.add(fmt::format("decode_{}_step_us", streams), 1e6 * streams / rate.median, "us");
+  }
   const Spread prefill = repeat(options.repeats, [&] { return prefill_rate(bench, 512); });
-  report.add("decode_1_tokens_s", one, "tokens/s");
-  report.add("decode_16_tokens_s", sixteen, "tokens/s");
   report.add("prefill_512_tokens_s", prefill, "tokens/s");
   report.add("ttft_1_ms", repeat(options.repeats, [&] { return first_token_ms(bench, 1, false); }),
              "ms");
