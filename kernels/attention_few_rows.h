@@ -94,6 +94,11 @@ static void mix_rows(const KeyRows<T>& block, const KeyRows<T>& next, const floa
   for (; at + kWide * kLanes <= d; at += kWide * kLanes) {
     mix_columns<R, kWide>(block, next, weights, at, d, acc);
   }
+  // One vector alone would wait for its own sum at every key.
+  constexpr int kLess = kWide > 4 ? 4 : 1;
+  for (; kLess > 1 && at + kLess * kLanes <= d; at += kLess * kLanes) {
+    mix_columns<R, kLess>(block, next, weights, at, d, acc);
+  }
   for (; at < d; at += kLanes) mix_columns<R, 1>(block, next, weights, at, d, acc);
 }
 
