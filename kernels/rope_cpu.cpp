@@ -15,8 +15,9 @@ struct Angles {
   float mixed[2][kHalfHeadMax];
 };
 
-void find_angles(const RopeAppendParams& p, int64_t token, Angles* angles) {
-  const int64_t half = p.layout.d_head / 2;
+// Both kinds of params name tables, positions and sections alike.
+template <typename Params>
+void find_angles(const Params& p, int64_t n_tokens, int64_t half, int64_t token, Angles* angles) {
   if (p.n_axes == 1) {
     const int64_t row = p.positions[token] * half;
     angles->cos = p.cos + row;
@@ -25,7 +26,7 @@ void find_angles(const RopeAppendParams& p, int64_t token, Angles* angles) {
   }
   int64_t begin = 0;
   for (int axis = 0; axis < p.n_axes; ++axis) {
-    const int64_t row = p.positions[axis * p.n_tokens + token] * half;
+    const int64_t row = p.positions[axis * n_tokens + token] * half;
     const auto bytes = static_cast<size_t>(p.sections[axis]) * sizeof(float);
     std::memcpy(angles->mixed[0] + begin, p.cos + row + begin, bytes);
     std::memcpy(angles->mixed[1] + begin, p.sin + row + begin, bytes);
@@ -70,7 +71,7 @@ void rope_append_token(const RopeAppendParams& p, int64_t token) {
   const float* k = q + p.n_heads * d;
   const float* v = k + n_kv * d;
   Angles angles;
-  find_angles(p, token, &angles);
+  find_angles(p, p.n_tokens, d / 2, token, &angles);
   for (int32_t h = 0; h < p.n_heads; ++h) rotate_head(q + h * d, angles, d / 2, q + h * d);
 
   const int64_t block = p.slots[token] / p.layout.block_size;
@@ -90,6 +91,19 @@ void rope_append_cpu(const RopeAppendParams& params, Team& team) {
   const int64_t row = int64_t{params.n_heads + 2 * params.layout.n_kv_heads} * params.layout.d_head;
   run_rows(team, params.n_tokens, row, [&](int64_t first, int64_t last) {
     for (int64_t token = first; token < last; ++token) rope_append_token(params, token);
+  });
+}
+
+void rope_rotate_cpu(const RopeRotateParams& params, Team& team) {
+  const int64_t d = params.d_head;
+  HS_CHECK(d % 2 == 0 && d <= 2 * kHalfHeadMax);
+  run_rows(team, params.n_rows, params.n_heads * d, [&](int64_t first, int64_t last) {
+    Angles angles;
+    for (int64_t i = first; i < last; ++i) {
+      find_angles(params, params.n_rows, d / 2, i, &angles);
+      float* x = params.x + i * params.x_stride;
+      for (int32_t h = 0; h < params.n_heads; ++h) rotate_head(x + h * d, angles, d / 2, x + h * d);
+    }
   });
 }
 

@@ -108,8 +108,8 @@ struct RopeTable {
   const float* cos = nullptr;  // (n_positions, n_frequencies)
   const float* sin = nullptr;
   int64_t n_positions = 0;
-  int32_t n_axes = 1;               // 3 for M-RoPE
-  int32_t sections[3] = {0, 0, 0};  // frequencies of each axis when n_axes is 3
+  int32_t n_axes = 1;               // 3 for M-RoPE, 2 for vision towers
+  int32_t sections[3] = {0, 0, 0};  // frequencies of each axis when there are several
 };
 
 // One step's packed sequences, in device memory (kernels/attention.h gives the shapes).
@@ -138,6 +138,9 @@ class Ops {
   // layer's cache.
   virtual void rope_append(Matrix qkv, const RopeTable& table, const AttentionBatch& batch,
                            void* kv, const KvLayout& layout) = 0;
+  // Rotates every head of x (n, n_heads d_head) in place; positions (n_axes, n), device memory.
+  virtual void rope_rotate(Matrix x, int32_t d_head, const RopeTable& table,
+                           const int32_t* positions) = 0;
   // q (n, n_heads d_head), causal over the cache -> out (n, n_heads d_head)
   virtual void paged_attention(Matrix q, const void* kv, const KvLayout& layout,
                                const AttentionBatch& batch, float scale, Matrix out) = 0;

@@ -1,5 +1,5 @@
 // Proves rotation of q and k and the append to the paged cache: one axis and M-RoPE, float32 and
-// bfloat16.
+// bfloat16; and the rotation alone, on two axes as vision towers have them.
 #include "kernels/op_testing.h"
 #include "kernels/rope.h"
 
@@ -147,6 +147,57 @@ BOOST_AUTO_TEST_CASE(slots_that_no_token_takes_are_left_alone) {
     int64_t untouched = 0;
     for (float v : cache) untouched += v == 7.0F;
     BOOST_TEST(untouched == (kBlocks * 4 - kTokens) * 2 * kKvHeads * 8);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(heads_of_strided_rows_are_rotated_in_place_and_nothing_else) {
+  constexpr int32_t kRows = 70;
+  at_every_level([](Team& team) {
+    for (int32_t axes : {1, 2, 3}) {
+      for (int32_t d : {4, 12, 40, 80, 128, 256}) {
+        const int32_t half = d / 2, n_heads = 3, stride = (n_heads + 1) * d;
+        int32_t sections[3] = {half, 0, 0};
+        if (axes == 2) sections[0] = sections[1] = half / 2;
+        if (axes == 3) {
+          sections[0] = half / 3;
+          sections[1] = 0;
+          sections[2] = half - sections[0];
+        }
+        const auto cos = random_floats(static_cast<size_t>(kPositions * half), 1, -1, 1);
+        const auto sin = random_floats(static_cast<size_t>(kPositions * half), 2, -1, 1);
+        const auto before = random_floats(static_cast<size_t>(kRows * stride), 3);
+        std::vector<int32_t> positions;
+        for (int i = 0; i < axes * kRows; ++i) positions.push_back((i * 13) % kPositions);
+        auto x = before;
+        rope_rotate_cpu({.x = x.data(),
+                         .cos = cos.data(),
+                         .sin = sin.data(),
+                         .positions = positions.data(),
+                         .n_rows = kRows,
+                         .x_stride = stride,
+                         .n_heads = n_heads,
+                         .d_head = d,
+                         .n_axes = axes,
+                         .sections = {sections[0], sections[1], sections[2]}},
+                        team);
+        std::vector<double> want(before.begin(), before.end());
+        for (int32_t row = 0; row < kRows; ++row) {
+          for (int32_t i = 0; i < half; ++i) {
+            const int axis = i < sections[0] ? 0 : i < sections[0] + sections[1] ? 1 : 2;
+            const int32_t p = positions[static_cast<size_t>(axis * kRows + row)];
+            const double c = cos[static_cast<size_t>(p * half + i)];
+            const double s = sin[static_cast<size_t>(p * half + i)];
+            for (int32_t h = 0; h < n_heads; ++h) {
+              const auto at = static_cast<size_t>(row * stride + h * d + i);
+              const auto other = at + static_cast<size_t>(half);
+              want[at] = before[at] * c - before[other] * s;
+              want[other] = before[other] * c + before[at] * s;
+            }
+          }
+        }
+        BOOST_TEST(distance(x, want) < 1e-6, "axes " << axes << ", d_head " << d);
+      }
+    }
   });
 }
 

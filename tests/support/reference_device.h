@@ -116,15 +116,11 @@ class ReferenceOps final : public Ops {
 
   void rope_append(Matrix qkv, const RopeTable& table, const AttentionBatch& batch, void* kv,
                    const KvLayout& layout) override {
-    HS_CHECK_EQ(table.n_axes, 1);
     const int64_t d = layout.d_head;
     const int64_t n_heads = qkv.cols / d - 2 * layout.n_kv_heads;
+    rope_rotate({qkv.data, qkv.dtype, qkv.rows, (n_heads + layout.n_kv_heads) * d, qkv.stride},
+                layout.d_head, table, batch.positions);
     for (int64_t i = 0; i < qkv.rows; ++i) {
-      const int64_t position = batch.positions[i];
-      HS_CHECK_LT(position, table.n_positions);
-      for (int64_t h = 0; h < n_heads + layout.n_kv_heads; ++h) {
-        rotate(row(qkv, i) + h * d, table.cos + position * d / 2, table.sin + position * d / 2, d);
-      }
       const int64_t block = batch.slots[i] / layout.block_size;
       const auto slot = static_cast<int32_t>(batch.slots[i] % layout.block_size);
       for (int32_t h = 0; h < layout.n_kv_heads; ++h) {
@@ -133,6 +129,31 @@ class ReferenceOps final : public Ops {
         for (int64_t e = 0; e < d; ++e) {
           write_number(kv, layout.dtype, layout.key_index(block, h, slot) + e, k[e]);
           write_number(kv, layout.dtype, layout.value_index(block, h, slot) + e, v[e]);
+        }
+      }
+    }
+  }
+
+  void rope_rotate(Matrix x, int32_t d_head, const RopeTable& table,
+                   const int32_t* positions) override {
+    const int64_t d = d_head;
+    for (int64_t i = 0; i < x.rows; ++i) {
+      for (int64_t f = 0; f < d / 2; ++f) {
+        int32_t axis = 0;
+        for (int64_t end = table.sections[0]; table.n_axes > 1 && f >= end; ++axis) {
+          end += table.sections[axis + 1];
+        }
+        HS_CHECK_LT(axis, table.n_axes);
+        const int64_t position = positions[axis * x.rows + i];
+        HS_CHECK(position >= 0 && position < table.n_positions);
+        const float cos = table.cos[position * d / 2 + f];
+        const float sin = table.sin[position * d / 2 + f];
+        for (int64_t h = 0; h < x.cols / d; ++h) {
+          float* head = row(x, i) + h * d;
+          const float a = head[f];
+          const float b = head[f + d / 2];
+          head[f] = a * cos - b * sin;
+          head[f + d / 2] = b * cos + a * sin;
         }
       }
     }
@@ -251,15 +272,6 @@ class ReferenceOps final : public Ops {
         return std::max(x, 0.0);
     }
     return x;
-  }
-
-  static void rotate(float* x, const float* cos, const float* sin, int64_t d) {
-    for (int64_t i = 0; i < d / 2; ++i) {
-      const float a = x[i];
-      const float b = x[i + d / 2];
-      x[i] = a * cos[i] - b * sin[i];
-      x[i + d / 2] = b * cos[i] + a * sin[i];
-    }
   }
 
   template <typename Key, typename Value>

@@ -103,6 +103,22 @@ void CpuOps::rope_append(Matrix qkv, const RopeTable& table, const AttentionBatc
   rope_append_cpu(params, team_);
 }
 
+void CpuOps::rope_rotate(Matrix x, int32_t d_head, const RopeTable& table,
+                         const int32_t* positions) {
+  HS_CHECK_EQ(x.cols % d_head, 0);
+  RopeRotateParams params{.x = floats(x),
+                          .cos = table.cos,
+                          .sin = table.sin,
+                          .positions = positions,
+                          .n_rows = x.rows,
+                          .x_stride = x.stride,
+                          .n_heads = static_cast<int32_t>(x.cols / d_head),
+                          .d_head = d_head,
+                          .n_axes = table.n_axes};
+  std::memcpy(params.sections, table.sections, sizeof params.sections);
+  rope_rotate_cpu(params, team_);
+}
+
 void CpuOps::paged_attention(Matrix q, const void* kv, const KvLayout& layout,
                              const AttentionBatch& batch, float scale, Matrix out) {
   HS_CHECK_EQ(q.rows, out.rows);

@@ -20,6 +20,8 @@ class CpuOps final : public Ops {
   void silu_mul(Matrix gate_up, Matrix y) override;
   void rope_append(Matrix qkv, const RopeTable& table, const AttentionBatch& batch, void* kv,
                    const KvLayout& layout) override;
+  void rope_rotate(Matrix x, int32_t d_head, const RopeTable& table,
+                   const int32_t* positions) override;
   void paged_attention(Matrix q, const void* kv, const KvLayout& layout,
                        const AttentionBatch& batch, float scale, Matrix out) override;
   void packed_attention(Matrix qkv, const int32_t* cu_seqlens, int64_t n_segments, int32_t n_heads,
