@@ -502,10 +502,14 @@ SchedulerConfig scheduler_config(const EngineConfig& config, const ModelSpec& sp
   if (!vision) return result;
   result.embedding_rows = config.embedding_cache_rows;
   // On one device the tower writes into the slots; else its output area is as large as a prompt can
-  // ask for.
-  result.max_encode_rows = one_device
-                               ? result.embedding_rows
-                               : std::min<int64_t>(result.embedding_rows, config.max_model_len);
+  // ask for. Its work area bounds both.
+  result.max_encode_rows = result.embedding_rows;
+  if (spec.max_encode_rows > 0) {
+    result.max_encode_rows = std::min(result.max_encode_rows, spec.max_encode_rows);
+  }
+  if (!one_device) {
+    result.max_encode_rows = std::min<int64_t>(result.max_encode_rows, config.max_model_len);
+  }
   result.n_transfer_buffers = one_device ? 0 : kTransferBuffers;
   return result;
 }

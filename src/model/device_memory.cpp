@@ -17,9 +17,10 @@ Result<Scratch> Scratch::allocate(Device& device, int64_t elements, DType dtype)
   return scratch;
 }
 
-Matrix Scratch::view(int64_t rows, int64_t cols) {
-  HS_CHECK_LE(rows * cols, elements_);
-  return {buffer_.data(), dtype_, rows, cols, cols};
+Matrix Scratch::view(int64_t rows, int64_t cols, int64_t first) {
+  HS_CHECK_LE(first + rows * cols, elements_);
+  std::byte* data = buffer_.as<std::byte>() + static_cast<size_t>(first) * dtype_bytes(dtype_);
+  return {data, dtype_, rows, cols, cols};
 }
 
 void upload_activations(Device& device, std::span<const float> values, Matrix to,

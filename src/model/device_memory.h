@@ -15,8 +15,8 @@ class Scratch {
  public:
   Scratch() = default;
   static Result<Scratch> allocate(Device& device, int64_t elements, DType dtype);
-  // REQUIRES: rows * cols fits.
-  Matrix view(int64_t rows, int64_t cols);
+  // The matrix that begins at element `first`. REQUIRES: first + rows * cols fits.
+  Matrix view(int64_t rows, int64_t cols, int64_t first = 0);
 
  private:
   Buffer buffer_;

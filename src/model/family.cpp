@@ -82,4 +82,13 @@ std::string_view strip_language_prefixes(std::string_view stored) {
   return stored;
 }
 
+Status check_image_token(const Tokenizer& tokenizer, const std::string& image_token,
+                         std::string_view field, int32_t id) {
+  const auto found = tokenizer.id_of(image_token);
+  if (found == id) return {};
+  return fail(ErrorKind::kDataLoss,
+              fmt::format("config.json: {} is {}, but tokenizer.json has {} {}", field, id,
+                          image_token, found ? fmt::format("as {}", *found) : "nowhere"));
+}
+
 }  // namespace hs

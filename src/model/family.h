@@ -21,8 +21,12 @@ struct FamilyInput {
   const nlohmann::json& config;  // config.json
 };
 
-Result<Model> load_llava_family(const FamilyInput& input);  // LlavaForConditionalGeneration
-Result<Model> load_llama_family(const FamilyInput& input);  // LlamaForCausalLM
+// LlavaForConditionalGeneration, Qwen2_5_VLForConditionalGeneration, LlamaForCausalLM,
+// Qwen2ForCausalLM
+Result<Model> load_llava_family(const FamilyInput& input);
+Result<Model> load_qwen2_5_vl_family(const FamilyInput& input);
+Result<Model> load_llama_family(const FamilyInput& input);
+Result<Model> load_qwen2_family(const FamilyInput& input);
 
 // The parts of a ModelSpec that all families with a Llama-like language model fill alike.
 // End tokens are those of generation_config.json and of config.json together. Errors: max_model_len
@@ -33,5 +37,10 @@ Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text,
 // Stored names of Llama weights without the prefixes of the several generations: "model.",
 // "language_model.".
 std::string_view strip_language_prefixes(std::string_view stored);
+
+// The image token's id stands in config.json (in `field`) and in the tokenizer; both must mean the
+// same token.
+Status check_image_token(const Tokenizer& tokenizer, const std::string& image_token,
+                         std::string_view field, int32_t id);
 
 }  // namespace hs

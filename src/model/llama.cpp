@@ -50,8 +50,8 @@ void Llama::load_weights(WeightLoader& weights) {
     layer.qkv = weights.linear({{name + ".self_attn.q_proj", q_dim},
                                 {name + ".self_attn.k_proj", kv_dim},
                                 {name + ".self_attn.v_proj", kv_dim}},
-                               dim, config_.attention_bias);
-    layer.out = weights.linear({{name + ".self_attn.o_proj", dim}}, q_dim, config_.attention_bias);
+                               dim, config_.qkv_bias);
+    layer.out = weights.linear({{name + ".self_attn.o_proj", dim}}, q_dim, config_.out_bias);
     layer.mlp_norm = weights.vector(name + ".post_attention_layernorm.weight", dim);
     layer.gate_up = weights.linear(
         {{name + ".mlp.gate_proj", config_.ff_dim}, {name + ".mlp.up_proj", config_.ff_dim}}, dim,
@@ -75,6 +75,8 @@ void Llama::load_weights(WeightLoader& weights) {
   rope_table_.cos = rope_.as<const float>();
   rope_table_.sin = rope_table_.cos + table.size() / 2;
   rope_table_.n_positions = options_.max_model_len;
+  rope_table_.n_axes = config_.rope.n_axes();
+  std::ranges::copy(config_.rope.sections, rope_table_.sections);
 }
 
 Status Llama::allocate() {
@@ -103,7 +105,8 @@ Status Llama::allocate() {
   // One block more than the longest sequence needs, for callers that round up.
   const int32_t max_blocks =
       (options_.max_model_len + options_.block_size - 1) / options_.block_size + 1;
-  auto inputs = StepInputs::allocate(*device_, 1, options_.max_step_tokens, max_blocks);
+  auto inputs =
+      StepInputs::allocate(*device_, config_.rope.n_axes(), options_.max_step_tokens, max_blocks);
   if (!inputs) return std::unexpected(std::move(inputs.error()));
   inputs_ = std::move(*inputs);
   return {};

@@ -1,5 +1,7 @@
 // The Llama language model (Touvron et al., 2023): RMSNorm, rotary positions, grouped-query
-// attention over a paged KV cache, SwiGLU. Runs steps of packed sequences; see LanguageStep.
+// attention over a paged KV cache, SwiGLU. Qwen2 (Yang et al., 2024) is the same with biases on q,
+// k and v, and its vision-language kin give each token three positions (M-RoPE). Runs steps of
+// packed sequences; see LanguageStep.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What config.json says about a Llama language model.
+// What config.json says about a language model of Llama's shape: Llama itself, Qwen2, and the text
+// half of Qwen2.5-VL.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct LlamaConfig {
   int32_t d_head = 0;      // even
   int32_t max_positions = 0;
   float norm_eps = 0;
-  bool attention_bias = false;
+  bool qkv_bias = false;
+  bool out_bias = false;  // of the attention's output matrix
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
   RopeConfig rope;
@@ -30,5 +32,12 @@ struct LlamaConfig {
 
 // Reads the fields of a text config (flat or text_config); complaints go to the reader.
 LlamaConfig read_llama_config(FieldReader& text);
+
+// The same for Qwen2: q, k and v always have biases and no other matrix has one; what Llama's
+// configs may leave out must be there. A sliding window is refused.
+LlamaConfig read_qwen2_config(FieldReader& text);
+
+// Qwen2.5-VL's text half: Qwen2 with M-RoPE.
+LlamaConfig read_qwen2_mrope_config(FieldReader& text);
 
 }  // namespace hs

@@ -1,4 +1,4 @@
-// LlamaForCausalLM: a language model without pictures.
+// LlamaForCausalLM and Qwen2ForCausalLM: language models without pictures.
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -9,11 +9,13 @@
 
 namespace hs {
 
-Result<Model> load_llama_family(const FamilyInput& input) {
+namespace {
+
+Result<Model> load_text_family(const FamilyInput& input, LlamaConfig (*read)(FieldReader&)) {
   const LoadOptions& options = input.options;
   std::optional<Error> error;
   FieldReader reader("config.json", input.config, error);
-  const LlamaConfig config = read_llama_config(reader);
+  const LlamaConfig config = read(reader);
   if (error) return std::unexpected(std::move(*error));
 
   auto text = PromptText::load(options.path);
@@ -33,6 +35,16 @@ Result<Model> load_llama_family(const FamilyInput& input) {
   }
   model.prompts = make_text_prompt_builder(std::move(*text));
   return model;
+}
+
+}  // namespace
+
+Result<Model> load_llama_family(const FamilyInput& input) {
+  return load_text_family(input, read_llama_config);
+}
+
+Result<Model> load_qwen2_family(const FamilyInput& input) {
+  return load_text_family(input, read_qwen2_config);
 }
 
 }  // namespace hs

@@ -51,6 +51,10 @@ void read_features(FieldReader& config, LlavaConfig& result) {
   }
 }
 
+std::string image_token_field(const FieldReader& config) {
+  return config.has("image_token_index") ? "image_token_index" : "image_token_id";
+}
+
 bool strip_prefix(std::string_view& name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return false;
   name.remove_prefix(prefix.size());
@@ -158,17 +162,6 @@ class LlavaPrompts final : public PromptBuilder {
   ClipPreprocessing preprocessing_;
 };
 
-// The image token's id stands in config.json and in the tokenizer; both must mean the same token.
-Status check_image_token(const Tokenizer& tokenizer, const std::string& image_token,
-                         const LlavaConfig& config) {
-  const auto id = tokenizer.id_of(image_token);
-  if (id == config.image_token_id) return {};
-  return fail(
-      ErrorKind::kDataLoss,
-      fmt::format("config.json: image_token_index is {}, but tokenizer.json has {} {}",
-                  config.image_token_id, image_token, id ? fmt::format("as {}", *id) : "nowhere"));
-}
-
 struct ProcessorFiles {
   std::string image_token = "<image>";
   ClipPreprocessing preprocessing;
@@ -221,8 +214,7 @@ LlavaConfig read_llava_config(FieldReader& config) {
   read_features(config, result);
   result.projector_activation = read_activation(config, "projector_hidden_act", "gelu");
   result.projector_bias = config.flag("multimodal_projector_bias", true);
-  const std::string key = config.has("image_token_index") ? "image_token_index" : "image_token_id";
-  result.image_token_id = config.integer(key, 0, 1 << 24, 32000);
+  result.image_token_id = config.integer(image_token_field(config), 0, 1 << 24, 32000);
   return result;
 }
 
@@ -269,7 +261,9 @@ Result<Model> load_llava_family(const FamilyInput& input) {
   if (!processor) return std::unexpected(std::move(processor.error()));
   auto text = PromptText::load(options.path);
   if (!text) return std::unexpected(std::move(text.error()));
-  if (auto status = check_image_token(text->tokenizer(), processor->image_token, config); !status) {
+  if (auto status = check_image_token(text->tokenizer(), processor->image_token,
+                                      image_token_field(reader), config.image_token_id);
+      !status) {
     return std::unexpected(std::move(status.error()));
   }
   auto checkpoint = Checkpoint::open(options.path, canonical_llava_name, options.progress);
@@ -280,6 +274,7 @@ Result<Model> load_llava_family(const FamilyInput& input) {
   Model model;
   model.spec = std::move(*spec);
   model.spec.has_vision = true;
+  model.spec.max_encode_rows = int64_t{options.max_encode_images} * config.tokens_per_image();
   for (Device* device : options.vision_devices) {
     WeightLoader weights(*checkpoint, *device, options.dtype);
     auto tower = LlavaVision::load(weights, *device, config, options.max_encode_images);

@@ -21,7 +21,9 @@ struct Family {
 
 constexpr Family kFamilies[] = {
     {"LlavaForConditionalGeneration", "llava", load_llava_family},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", load_qwen2_5_vl_family},
     {"LlamaForCausalLM", "llama", load_llama_family},
+    {"Qwen2ForCausalLM", "qwen2", load_qwen2_family},
 };
 
 Result<const Family*> find_family(const nlohmann::json& config) {
@@ -58,6 +60,7 @@ Result<Model> load_model(const LoadOptions& options) {
   HS_CHECK_GT(options.block_size, 0);
   HS_CHECK_GT(options.max_step_tokens, 0);
   HS_CHECK_GT(options.max_encode_images, 0);
+  HS_CHECK_GT(options.max_encode_patches, 0);
   std::error_code code;
   if (!std::filesystem::is_directory(options.path, code)) {
     return fail(ErrorKind::kNotFound,

@@ -34,6 +34,7 @@ struct ModelSpec {
   int32_t n_layers = 0;
   std::vector<int32_t> eos_ids;  // every end token
   bool has_vision = false;
+  int64_t max_encode_rows = 0;  // embedding rows of all pictures in one encode() call; 0: any
   int32_t n_position_axes = 1;  // 3 with M-RoPE
   KvLayout kv_layout;           // of one layer; block_size as given at load
   size_t tower_bytes = 0;       // weights of one tower with its projector
@@ -100,6 +101,7 @@ class VisionModel {
   virtual ~VisionModel() = default;
   virtual int32_t tokens_of(const ImagePatches& image) const = 0;
   // Rows of all pictures, packed in order, go to `out` (sum of tokens_of, dim) on this device.
+  // REQUIRES: at most max_encode_images pictures and the spec's max_encode_rows rows.
   virtual Status encode(std::span<const ImagePatches* const> images, Matrix out) = 0;
 };
 
@@ -148,7 +150,10 @@ struct LoadOptions {
   int32_t block_size = 16;
   int32_t max_step_tokens = 512;  // sizes the work area of the language model
   int32_t max_encode_images = 4;  // pictures in one encode() call
-  int32_t max_model_len = 0;      // positions to prepare for; 0 = all that the model has
+  // Patches of all pictures in one encode() call, for towers that take pictures of any size: it
+  // bounds their work area, and larger pictures are scaled down to it.
+  int32_t max_encode_patches = 16384;
+  int32_t max_model_len = 0;  // positions to prepare for; 0 = all that the model has
   // One tower, and one language model, is loaded on each of these; the devices must outlive the
   // model, and may stand in both lists.
   std::vector<Device*> vision_devices = {};

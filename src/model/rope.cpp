@@ -1,10 +1,12 @@
 #include "model/rope.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -44,10 +46,10 @@ std::optional<RopeConfig::Type> type_named(std::string_view name) {
 }
 
 void read_scaling(FieldReader& rope, std::string_view where, FieldReader& text_config,
-                  int32_t max_positions, RopeConfig& config) {
+                  int32_t max_positions, bool mrope, RopeConfig& config) {
   const std::string key = rope.has("rope_type") ? "rope_type" : "type";
   const std::string name = rope.text(key, "default");
-  const auto type = type_named(name);
+  const auto type = mrope && name == "mrope" ? RopeConfig::Type::kDefault : type_named(name);
   if (!type) {
     rope.complain(
         key, fmt::format("\"{}\" is not supported (default, linear, dynamic, llama3, yarn)", name),
@@ -80,6 +82,26 @@ void read_scaling(FieldReader& rope, std::string_view where, FieldReader& text_c
       text_config.complain(where, "has a high_freq_factor not above its low_freq_factor");
     }
   }
+}
+
+// The object that holds the rotary settings, "" when there is none.
+std::string scaling_key(const FieldReader& text_config) {
+  for (const std::string key : {"rope_parameters", "rope_scaling"}) {
+    if (text_config.has(key)) return key;
+  }
+  return "";
+}
+
+RopeConfig read_config(FieldReader& text_config, int32_t max_positions, double default_theta,
+                       bool mrope) {
+  RopeConfig config;
+  config.theta = text_config.number("rope_theta", 1.0 + 1e-6, 1e12, default_theta);
+  if (const std::string key = scaling_key(text_config); !key.empty()) {
+    FieldReader rope = text_config.child(key);
+    config.theta = rope.number("rope_theta", 1.0 + 1e-6, 1e12, config.theta);
+    read_scaling(rope, key, text_config, max_positions, mrope, config);
+  }
+  return config;
 }
 
 // 1 / base^(2i/d), in float32 like the reference.
@@ -131,16 +153,26 @@ void scale_yarn(const RopeConfig& config, int32_t d_head, std::vector<float>& fr
 
 }  // namespace
 
-RopeConfig read_rope_config(FieldReader& text_config, int32_t max_positions) {
-  RopeConfig config;
-  config.theta = text_config.number("rope_theta", 1.0 + 1e-6, 1e12, 10000.0);
-  for (const std::string key : {"rope_parameters", "rope_scaling"}) {
-    if (!text_config.has(key)) continue;
-    FieldReader rope = text_config.child(key);
-    config.theta = rope.number("rope_theta", 1.0 + 1e-6, 1e12, config.theta);
-    read_scaling(rope, key, text_config, max_positions, config);
-    break;
+RopeConfig read_rope_config(FieldReader& text_config, int32_t max_positions, double default_theta) {
+  return read_config(text_config, max_positions, default_theta, /*mrope=*/false);
+}
+
+RopeConfig read_mrope_config(FieldReader& text_config, int32_t max_positions, int32_t d_head,
+                             double default_theta) {
+  RopeConfig config = read_config(text_config, max_positions, default_theta, /*mrope=*/true);
+  const std::string key = scaling_key(text_config);
+  FieldReader nested = text_config.child(key);
+  FieldReader& rope = key.empty() ? text_config : nested;
+  std::vector<int32_t> sections = rope.integers("mrope_section", 0, d_head);
+  if (sections.empty() && !rope.is_array("mrope_section")) sections = {16, 24, 24};
+  const int64_t sum = std::accumulate(sections.begin(), sections.end(), int64_t{0});
+  if (sections.size() != 3 || 2 * sum != d_head) {
+    rope.complain("mrope_section",
+                  fmt::format("[{}] must be three numbers whose sum is half of the head size, {}",
+                              fmt::join(sections, ", "), d_head / 2));
+    return config;
   }
+  std::ranges::copy(sections, config.sections);
   return config;
 }
 

@@ -29,10 +29,21 @@ struct RopeConfig {
   double beta_slow = 1.0;             // yarn
   double attention_factor = 1.0;      // cos and sin are multiplied by it
   bool truncate = true;               // yarn: whole-numbered correction range
+  // M-RoPE (Qwen2-VL, Wang et al., 2024): how many frequencies take the position in time, height
+  // and width, in this order; all 0 for models with one position axis.
+  int32_t sections[3] = {0, 0, 0};
+
+  int32_t n_axes() const { return sections[0] + sections[1] + sections[2] > 0 ? 3 : 1; }
 };
 
 // Reads rope_parameters, or the older rope_scaling and rope_theta, from a text config.
-RopeConfig read_rope_config(FieldReader& text_config, int32_t max_positions);
+RopeConfig read_rope_config(FieldReader& text_config, int32_t max_positions,
+                            double default_theta = 10000.0);
+
+// The same for M-RoPE: mrope_section besides, whose sum must be d_head / 2; type "mrope" is the
+// older name of "default".
+RopeConfig read_mrope_config(FieldReader& text_config, int32_t max_positions, int32_t d_head,
+                             double default_theta);
 
 // (d_head / 2) frequencies for sequences of up to n_positions tokens; max_positions is the trained
 // length. Only kDynamic depends on n_positions: it is the length that the table serves, fixed at

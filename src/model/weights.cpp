@@ -138,6 +138,18 @@ OwnedWeight WeightLoader::pack(std::span<const Checkpoint::Entry* const> entries
   }
   auto packed = device_->pack_weight(parts, in_dim, dtype_);
   for (const auto* entry : entries) checkpoint_->mark_read(*entry);
+  return keep(std::move(packed));
+}
+
+OwnedWeight WeightLoader::pack_values(std::span<const float> values, int64_t out_dim,
+                                      int64_t in_dim) {
+  HS_CHECK_EQ(std::ssize(values), out_dim * in_dim);
+  if (error_) return {};
+  const WeightPart part{values.data(), DType::kF32, out_dim};
+  return keep(device_->pack_weight(std::span(&part, 1), in_dim, dtype_));
+}
+
+OwnedWeight WeightLoader::keep(Result<OwnedWeight> packed) {
   if (!packed) {
     fail_with(std::move(packed.error()));
     return {};

@@ -62,6 +62,8 @@ class WeightLoader {
   // A matrix under its full name, without bias; `shape` as stored, all but the first dimension
   // flattened.
   OwnedWeight matrix(const std::string& name, std::initializer_list<int64_t> shape);
+  // A matrix (out_dim, in_dim) of values that the caller has put together.
+  OwnedWeight pack_values(std::span<const float> values, int64_t out_dim, int64_t in_dim);
   // A float32 vector under its full name.
   OwnedVector vector(const std::string& name, int64_t size);
   LayerNormWeights layer_norm(const std::string& name, int64_t size);
@@ -83,6 +85,7 @@ class WeightLoader {
  private:
   const Checkpoint::Entry* checked(const std::string& name, std::span<const int64_t> shape);
   OwnedWeight pack(std::span<const Checkpoint::Entry* const> entries, int64_t in_dim);
+  OwnedWeight keep(Result<OwnedWeight> packed);
   void append_values(const Checkpoint::Entry& entry, std::vector<float>& values);
 
   const Checkpoint* checkpoint_;

@@ -2,6 +2,7 @@
 // compute with.
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "model/generation_config.h"
 #include "model/json_fields.h"
 #include "model/llava.h"
+#include "model/qwen2_5_vl.h"
 #include "model/qwen2_5_vl_prompts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -41,6 +43,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           int64_t{picture->width / pictures.patch_size} * (picture->height / pictures.patch_size),
           patches_max);
     }
+  }
+  std::optional<hs::Error> qwen_error;
+  hs::FieldReader qwen_reader("config.json", *json, qwen_error);
+  const hs::QwenVlConfig qwen = hs::read_qwen_vl_config(qwen_reader);
+  if (!qwen_error) {
+    HS_CHECK_EQ(qwen.text.n_heads % qwen.text.n_kv_heads, 0);
+    HS_CHECK_EQ(qwen.text.rope.n_axes(), 3);
+    HS_CHECK_GT(qwen.vision.window_units(), 0);
+    HS_CHECK_EQ(qwen.vision.d_head() % 4, 0);
+    HS_CHECK_EQ(std::ssize(qwen.vision.sees_all), qwen.vision.n_layers);
   }
   std::optional<hs::Error> generation_error;
   hs::FieldReader generation("generation_config.json", *json, generation_error);
