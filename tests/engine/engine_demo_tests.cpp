@@ -1,4 +1,4 @@
-// The shipped demo model on the CPU device: a request gives the same tokens alone, in a batch, in
+// The shipped demo models on the CPU device: a request gives the same tokens alone, in a batch, in
 // chunks, preempted, from the caches and between two devices, in float32 and in bfloat16.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
@@ -17,14 +17,14 @@ namespace {
 const std::filesystem::path kDemo = std::filesystem::path(HS_SOURCE_DIR) / "models/demo";
 
 struct DemoModel {
-  explicit DemoModel(DType dtype, bool two_devices = false) {
+  explicit DemoModel(DType dtype, bool two_devices = false, const char* name = "llava") {
     auto first = make_cpu_device({.index = 0, .threads = 1});
     auto second = make_cpu_device({.index = 1, .threads = 1});
     BOOST_REQUIRE(first && second);
     vision_device = std::move(*first);
     other_device = std::move(*second);
     language_device = two_devices ? other_device.get() : vision_device.get();
-    auto loaded = load_model({.path = kDemo / "llava",
+    auto loaded = load_model({.path = kDemo / name,
                               .dtype = dtype,
                               .vision_devices = {vision_device.get()},
                               .language_devices = {language_device}});
@@ -133,8 +133,9 @@ std::vector<GenerateRequest> sixteen_requests(const DemoModel& demo) {
   return requests;
 }
 
-void check_every_way(DType dtype) {
-  DemoModel demo(dtype);
+// `few_blocks`: of a KV cache that has no room for all requests at once.
+void check_every_way(DType dtype, const char* name, int32_t few_blocks) {
+  DemoModel demo(dtype, false, name);
   const std::vector<GenerateRequest> requests = sixteen_requests(demo);
   const DemoRun alone = run_all(demo, requests, demo_config(), 1);
   for (const auto& sink : alone.sinks) BOOST_REQUIRE(!sink->error);
@@ -152,13 +153,13 @@ void check_every_way(DType dtype) {
   BOOST_TEST(from_caches.stats.prefix_hits > 0);
 
   EngineConfig small = demo_config();
-  small.kv_blocks = 24;
+  small.kv_blocks = few_blocks;
   small.embedding_cache_rows = 128;
   const DemoRun preempted = run_all(demo, requests, small, 16);
   check_same(preempted, alone, "preempted");
   BOOST_TEST(preempted.stats.preemptions > 0);
 
-  DemoModel split(dtype, true);
+  DemoModel split(dtype, true, name);
   check_same(run_all(split, requests, demo_config(), 16), alone, "two devices");
 }
 
@@ -179,11 +180,43 @@ BOOST_AUTO_TEST_CASE(the_demo_answers_about_its_pictures) {
 }
 
 BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_in_float32) {
-  check_every_way(DType::kF32);
+  check_every_way(DType::kF32, "llava", 24);
 }
 
 BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_in_bfloat16) {
-  check_every_way(DType::kBF16);
+  check_every_way(DType::kBF16, "llava", 24);
+}
+
+// Three position axes, whose offset to the token count decode must keep, also for a prompt whose
+// beginning comes from the prefix cache.
+BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_with_pictures_of_many_sizes) {
+  check_every_way(DType::kF32, "qwen2_5_vl", 12);
+}
+
+BOOST_AUTO_TEST_CASE(pictures_beyond_the_towers_work_area_wait_for_the_next_call) {
+  DemoModel demo(DType::kF32, false, "qwen2_5_vl");
+  std::vector<GenerateRequest> requests;
+  for (const char* picture : {"picture1.png", "picture2.jpg", "picture3.png", "picture4.jpg"}) {
+    requests.push_back(demo.ask(picture, "What is in the picture?"));
+  }
+  const DemoRun together = run_all(demo, requests, demo_config(), 4);
+  const int64_t rows = demo.model.spec.max_encode_rows;
+  demo.model.spec.max_encode_rows = 60;  // one picture of these at a time
+  const DemoRun apart = run_all(demo, requests, demo_config(), 4);
+  check_same(apart, together, "one at a time");
+  BOOST_TEST(apart.stats.images_encoded == 4);
+
+  demo.model.spec.max_encode_rows = 10;
+  WakeUp wake;
+  const SystemClock clock;
+  auto engine = Engine::create(demo.model, *demo.vision_device, *demo.language_device,
+                               demo_config(), clock, [&] { wake.notify(); });
+  BOOST_REQUIRE(engine);
+  const auto refused = (*engine)->submit(requests[0], std::make_shared<RecordingSink>());
+  BOOST_REQUIRE(!refused);
+  BOOST_TEST((refused.error().kind == ErrorKind::kTooLarge));
+  BOOST_TEST(refused.error().code == "image_too_large");
+  demo.model.spec.max_encode_rows = rows;
 }
 
 BOOST_AUTO_TEST_SUITE_END()

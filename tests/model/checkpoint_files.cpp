@@ -67,10 +67,12 @@ void write_tensors(const std::filesystem::path& file, const std::vector<StoredTe
   HS_CHECK(stream.good());
 }
 
-void copy_demo_checkpoint(const std::filesystem::path& to) {
-  for (const char* name : kTextFiles)
-    std::filesystem::copy_file(demo_model_dir() / name, to / name);
-  std::filesystem::create_symlink(demo_model_dir() / "model.safetensors", to / "model.safetensors");
+void copy_demo_checkpoint(const std::filesystem::path& to, std::string_view name) {
+  const auto from = demo_model_dir(name);
+  for (const char* file : kTextFiles) {
+    if (std::filesystem::exists(from / file)) std::filesystem::copy_file(from / file, to / file);
+  }
+  std::filesystem::create_symlink(from / "model.safetensors", to / "model.safetensors");
 }
 
 void edit_json(const std::filesystem::path& file,
@@ -96,6 +98,8 @@ void write_random_llama(const std::filesystem::path& dir, const nlohmann::json& 
                          {"rms_norm_eps", 1e-5},
                          {"eos_token_id", 2}};
   full.update(config);
+  const bool qwen2 = full["model_type"] == "qwen2";
+  if (qwen2) full["architectures"] = {"Qwen2ForCausalLM"};
   std::ofstream(dir / "config.json") << full.dump(2);
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.json"}) {
     std::filesystem::copy_file(demo_model_dir() / name, dir / name);
@@ -110,6 +114,9 @@ void write_random_llama(const std::filesystem::path& dir, const nlohmann::json& 
     tensors.push_back(
         random_tensor(name, {out, in}, 1.0 / std::sqrt(static_cast<double>(in)), 0, random));
   };
+  const auto bias = [&](const std::string& name, int64_t out) {
+    if (qwen2) tensors.push_back(random_tensor(name, {out}, 0.5, 0, random));
+  };
   const auto norm = [&](const std::string& name) {
     tensors.push_back(random_tensor(name, {dim}, 0.1, 1.0, random));
   };
@@ -119,6 +126,9 @@ void write_random_llama(const std::filesystem::path& dir, const nlohmann::json& 
     matrix(layer + ".self_attn.q_proj.weight", q, dim);
     matrix(layer + ".self_attn.k_proj.weight", kv, dim);
     matrix(layer + ".self_attn.v_proj.weight", kv, dim);
+    bias(layer + ".self_attn.q_proj.bias", q);
+    bias(layer + ".self_attn.k_proj.bias", kv);
+    bias(layer + ".self_attn.v_proj.bias", kv);
     matrix(layer + ".self_attn.o_proj.weight", dim, q);
     matrix(layer + ".mlp.gate_proj.weight", ff, dim);
     matrix(layer + ".mlp.up_proj.weight", ff, dim);

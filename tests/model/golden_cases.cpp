@@ -25,6 +25,20 @@ ChatInput read_chat(const nlohmann::json& messages) {
   return chat;
 }
 
+const TensorInfo* find_tensor(const SafetensorsFile& file, const std::string& name) {
+  for (const auto& tensor : file.tensors()) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+template <typename T>
+std::vector<T> values_of(const SafetensorsFile& file, const TensorInfo& tensor) {
+  std::vector<T> values(tensor.bytes() / sizeof(T));
+  std::memcpy(values.data(), file.data(tensor).data(), tensor.bytes());
+  return values;
+}
+
 }  // namespace
 
 std::vector<std::byte> read_file(const std::filesystem::path& path) {
@@ -37,14 +51,17 @@ std::vector<std::byte> read_file(const std::filesystem::path& path) {
 }
 
 std::vector<float> read_floats(const SafetensorsFile& file, const std::string& name) {
-  for (const auto& tensor : file.tensors()) {
-    if (tensor.name != name) continue;
-    HS_CHECK(tensor.dtype == DType::kF32);
-    std::vector<float> values(tensor.bytes() / sizeof(float));
-    std::memcpy(values.data(), file.data(tensor).data(), tensor.bytes());
-    return values;
-  }
-  return {};
+  const TensorInfo* tensor = find_tensor(file, name);
+  if (tensor == nullptr) return {};
+  HS_CHECK(tensor->dtype == DType::kF32);
+  return values_of<float>(file, *tensor);
+}
+
+std::vector<int32_t> read_int32s(const SafetensorsFile& file, const std::string& name) {
+  const TensorInfo* tensor = find_tensor(file, name);
+  if (tensor == nullptr) return {};
+  HS_CHECK(tensor->dtype_text == "I32");
+  return values_of<int32_t>(file, *tensor);
 }
 
 std::vector<GoldenCase> load_golden_cases(const std::filesystem::path& dir) {
@@ -64,19 +81,22 @@ std::vector<GoldenCase> load_golden_cases(const std::filesystem::path& dir) {
     golden.input_ids = item.at("input_ids").get<std::vector<int32_t>>();
     golden.greedy = item.at("greedy_ignoring_end").get<std::vector<int32_t>>();
     golden.greedy_leads = item.at("greedy_leads").get<std::vector<double>>();
+    golden.position_ids = read_int32s(*tensors, golden.name + ".position_ids");
     golden.pixel_values = read_floats(*tensors, golden.name + ".pixel_values");
+    const TensorInfo* pixels = find_tensor(*tensors, golden.name + ".pixel_values");
+    if (pixels != nullptr) golden.pixel_shape = pixels->shape;
     golden.image_embeds = read_floats(*tensors, golden.name + ".image_embeds");
     golden.logits = read_floats(*tensors, golden.name + ".logits");
   }
   return cases;
 }
 
-std::filesystem::path demo_model_dir() {
-  return std::filesystem::path(HS_SOURCE_DIR) / "models" / "demo" / "llava";
+std::filesystem::path demo_model_dir(std::string_view name) {
+  return std::filesystem::path(HS_SOURCE_DIR) / "models" / "demo" / name;
 }
 
-std::filesystem::path golden_dir() {
-  return std::filesystem::path(HS_SOURCE_DIR) / "tests" / "golden" / "llava";
+std::filesystem::path golden_dir(std::string_view name) {
+  return std::filesystem::path(HS_SOURCE_DIR) / "tests" / "golden" / name;
 }
 
 }  // namespace hs::test

@@ -50,11 +50,20 @@ void append_pixels(const ImagePatches& patches, std::vector<float>& pixels) {
   }
 }
 
+// Rows of one frame's patches, (channel, row, column), as rows of several equal frames, (channel,
+// frame, row, column).
+void append_frames(const ImagePatches& patches, int64_t row_size, std::vector<float>& rows) {
+  const int64_t n_frames = row_size / patches.patch_dim;
+  const int64_t area = patches.patch_dim / 3;
+  for (auto at = patches.data.begin(); at != patches.data.end(); at += area) {
+    for (int64_t frame = 0; frame < n_frames; ++frame) rows.insert(rows.end(), at, at + area);
+  }
+}
+
 // HF's picture may have a margin that no patch covers; the patches' part of it, in the same order.
 std::vector<float> covered(const GoldenCase& golden, const Prompt& prompt) {
   const size_t n = prompt.images.size();
-  const auto side =
-      static_cast<size_t>(std::lround(std::sqrt(golden.pixel_values.size() / (3 * n))));
+  const auto side = static_cast<size_t>(golden.pixel_shape.back());
   const auto& first = *prompt.images[0];
   const auto patch = static_cast<size_t>(std::lround(std::sqrt(first.patch_dim / 3)));
   const size_t height = static_cast<size_t>(first.grid_height) * patch;
@@ -68,6 +77,21 @@ std::vector<float> covered(const GoldenCase& golden, const Prompt& prompt) {
     }
   }
   return result;
+}
+
+double pixel_difference(const GoldenCase& golden, const Prompt& prompt) {
+  if (golden.pixel_values.empty()) return 0;
+  const bool are_rows = golden.pixel_shape.size() == 2;
+  std::vector<float> pixels;
+  for (const auto& image : prompt.images) {
+    if (are_rows) {
+      append_frames(*image, golden.pixel_shape[1], pixels);
+    } else {
+      append_pixels(*image, pixels);
+    }
+  }
+  const auto expected = are_rows ? golden.pixel_values : covered(golden, prompt);
+  return pixels.size() == expected.size() ? max_difference(pixels, expected) : INFINITY;
 }
 
 double smallest_cosine(std::span<const float> rows, std::span<const float> expected, size_t dim) {
@@ -95,22 +119,25 @@ Prompt make_prompt(const Model& model, const GoldenCase& golden) {
   return std::move(*prompt);
 }
 
+bool same_greedy(const GoldenCase& golden, const std::vector<int32_t>& tokens) {
+  if (tokens.size() != golden.greedy.size()) return false;
+  const auto unclear = std::ranges::find_if(
+      golden.greedy_leads, [](double lead) { return lead < 2 * kLogitsTolerance; });
+  const auto n = unclear - golden.greedy_leads.begin();
+  return std::equal(tokens.begin(), tokens.begin() + n, golden.greedy.begin());
+}
+
 Comparison compare(Model& model, Device& device, const GoldenCase& golden) {
   Comparison result;
   const Prompt prompt = make_prompt(model, golden);
   result.ids_equal = prompt.token_ids == golden.input_ids;
   if (!result.ids_equal) return result;  // nothing below can be right
+  result.positions_equal = golden.position_ids.empty() || prompt.positions == golden.position_ids;
 
   if (!prompt.images.empty()) {
     std::vector<const ImagePatches*> images;
-    std::vector<float> pixels;
-    for (const auto& image : prompt.images) {
-      images.push_back(image.get());
-      append_pixels(*image, pixels);
-    }
-    if (!golden.pixel_values.empty()) {
-      result.pixel_difference = max_difference(pixels, covered(golden, prompt));
-    }
+    for (const auto& image : prompt.images) images.push_back(image.get());
+    result.pixel_difference = pixel_difference(golden, prompt);
     result.image_cosine = smallest_cosine(encode_images(model, device, images), golden.image_embeds,
                                           static_cast<size_t>(model.spec.dim));
   }

@@ -1,6 +1,6 @@
-// The language model's numbers do not depend on how a step is put together: a prompt in chunks,
-// other sequences beside it, or more samples than fit the logits area give bit for bit the same on
-// the CPU device. And the CPU device agrees with plain loops.
+// The language model's (Llama's, Qwen2's) numbers do not depend on how a step is put together: a
+// prompt in chunks, other sequences beside it, or more samples than fit the logits area give bit
+// for bit the same on the CPU device. And the CPU device agrees with plain loops.
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -113,6 +113,7 @@ BOOST_AUTO_TEST_CASE(cpu_device_agrees_with_plain_loops) {
   const nlohmann::json configs[] = {
       nlohmann::json::object(),
       {{"tie_word_embeddings", true}},
+      {{"model_type", "qwen2"}},
       {{"hidden_size", 100},
        {"num_attention_heads", 5},
        {"num_key_value_heads", 1},
@@ -138,6 +139,46 @@ BOOST_AUTO_TEST_CASE(cpu_device_agrees_with_plain_loops) {
                                                                     << " differs by " << most);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(qwen2_has_biases_of_its_own) {
+  RandomLlama qwen({{"model_type", "qwen2"}}, "cpu", DType::kF32);
+  BOOST_TEST(qwen.model.spec.architecture == "Qwen2ForCausalLM");
+  BOOST_TEST(qwen.model.spec.n_position_axes == 1);
+  BOOST_TEST(!qwen.model.spec.has_vision);
+
+  const std::pair<nlohmann::json, const char*> wrong[] = {
+      {{{"use_sliding_window", true}}, "config.json: use_sliding_window true is not supported"},
+      {{{"num_hidden_layers", nullptr}}, "config.json: num_hidden_layers is missing"},
+      {{{"num_key_value_heads", 4}},
+       "config.json: num_key_value_heads is 4, which does not divide"},
+      {{{"hidden_act", "gelu"}}, "config.json: hidden_act \"gelu\" is not supported"},
+      {{{"rope_scaling", {{"type", "mrope"}, {"mrope_section", {2, 3, 3}}}}},
+       "config.json: rope_scaling.type \"mrope\" is not supported"},
+  };
+  for (const auto& [change, message] : wrong) {
+    TempDir dir;
+    write_random_llama(dir.path(), {{"model_type", "qwen2"}}, 7);
+    edit_json(dir.path() / "config.json", [&](nlohmann::json& json) { json.update(change); });
+    const auto refused = load_model({.path = dir.path(), .language_devices = {qwen.device.get()}});
+    BOOST_REQUIRE(!refused.has_value());
+    BOOST_TEST(message_of(refused).starts_with(message), message_of(refused));
+  }
+  // Llama's config on the same weights leaves the biases out.
+  RandomLlama llama(nlohmann::json::object(), "cpu", DType::kF32);
+  TempDir dir;
+  write_random_llama(dir.path(), {{"model_type", "qwen2"}}, 7);
+  edit_json(dir.path() / "config.json", [](nlohmann::json& json) {
+    json.update({{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}}});
+  });
+  auto without = load_model({.path = dir.path(),
+                             .dtype = DType::kF32,
+                             .block_size = 8,
+                             .max_step_tokens = 256,
+                             .language_devices = {llama.device.get()}});
+  BOOST_REQUIRE_MESSAGE(without.has_value(), message_of(without));
+  llama.model = std::move(*without);
+  BOOST_TEST(logits_of(llama, 40, {}) != logits_of(qwen, 40, {}));
 }
 
 BOOST_AUTO_TEST_CASE(step_without_samples_only_fills_the_cache) {

@@ -108,6 +108,75 @@ BOOST_AUTO_TEST_CASE(wrong_fields_are_named) {
   }
 }
 
+namespace {
+
+RopeConfig read_mrope(const std::string& text, std::optional<Error>& error, int32_t d_head = 128) {
+  const auto json = nlohmann::json::parse(text);
+  FieldReader reader("config.json", json, error);
+  return read_mrope_config(reader, 2048, d_head, 1e6);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(sections_of_three_axes_are_read_in_every_spelling) {
+  std::optional<Error> error;
+  const char* spellings[] = {
+      R"({"rope_theta": 100, "rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]}})",
+      R"({"rope_scaling": {"type": "mrope", "rope_type": "default", "rope_theta": 100,
+          "mrope_section": [4, 6, 6]}})",
+      R"({"rope_parameters": {"rope_type": "default", "rope_theta": 100,
+          "mrope_section": [4, 6, 6]}})"};
+  for (const char* text : spellings) {
+    const auto config = read_mrope(text, error, 32);
+    BOOST_REQUIRE(!error);
+    BOOST_TEST((config.type == RopeConfig::Type::kDefault));
+    BOOST_TEST(config.theta == 100.0);
+    BOOST_TEST(config.n_axes() == 3);
+    BOOST_TEST(std::vector<int32_t>(config.sections, config.sections + 3) ==
+               (std::vector<int32_t>{4, 6, 6}));
+  }
+  const auto absent = read_mrope("{}", error);
+  BOOST_REQUIRE(!error);
+  BOOST_TEST(absent.theta == 1e6);
+  BOOST_TEST(absent.sections[2] == 24);
+  const auto yarn = read_mrope(
+      R"({"rope_scaling": {"type": "yarn", "factor": 4.0, "mrope_section": [16, 24, 24],
+          "original_max_position_embeddings": 512}})",
+      error);
+  BOOST_REQUIRE(!error);
+  BOOST_TEST((yarn.type == RopeConfig::Type::kYarn));
+  BOOST_TEST(yarn.n_axes() == 3);
+  BOOST_TEST(RopeConfig{}.n_axes() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(sections_must_cover_the_head) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 25]}})",
+       "config.json: rope_scaling.mrope_section [16, 24, 25] must be three numbers whose sum is "
+       "half of the head size, 64"},
+      {R"({"rope_scaling": {"type": "mrope", "mrope_section": [32, 32]}})",
+       "rope_scaling.mrope_section [32, 32] must be three"},
+      {R"({"rope_scaling": {"type": "mrope", "mrope_section": []}})", "mrope_section [] must be"},
+      {R"({"rope_scaling": {"type": "mrope", "mrope_section": [80, -8, -8]}})",
+       "rope_scaling.mrope_section must hold whole numbers"},
+      {R"({"rope_scaling": {"type": "mrope", "mrope_section": "all"}})",
+       "rope_scaling.mrope_section must hold whole numbers"},
+      {R"({"rope_scaling": {"type": "longrope", "mrope_section": [16, 24, 24]}})",
+       "rope_scaling.type \"longrope\" is not supported"},
+  };
+  for (const auto& [text, message] : cases) {
+    std::optional<Error> error;
+    read_mrope(text, error);
+    BOOST_REQUIRE_MESSAGE(error.has_value(), text);
+    BOOST_TEST(error->message.find(message) != std::string::npos, error->message);
+  }
+  std::optional<Error> error;
+  read_mrope("{}", error, 96);
+  BOOST_REQUIRE(error.has_value());
+  BOOST_TEST(error->message.find("config.json: mrope_section [16, 24, 24] must be") !=
+             std::string::npos);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace hs::test

@@ -33,6 +33,14 @@ void add_image_rows(const StepRunner::Sequence& sequence, int64_t first, int64_t
   }
 }
 
+// Position of token t on an axis; prompts of tests need not number theirs.
+int32_t position_of(const Prompt& prompt, int64_t axis, int64_t t) {
+  const auto n_prompt = std::ssize(prompt.token_ids);
+  if (prompt.positions.empty()) return static_cast<int32_t>(t);
+  if (t >= n_prompt) return static_cast<int32_t>(t) + prompt.position_delta;
+  return prompt.positions[static_cast<size_t>(axis * n_prompt + t)];
+}
+
 }  // namespace
 
 StepRunner::StepRunner(Model& model, Device& device, int64_t n_blocks)
@@ -68,6 +76,13 @@ void StepRunner::give_blocks(Sequence& sequence, int64_t n_tokens) {
 LanguageStep StepRunner::plan(const std::vector<Share>& shares) {
   const int64_t block_size = model_->spec.kv_layout.block_size;
   LanguageStep step;
+  for (int64_t axis = 0; axis < model_->spec.n_position_axes; ++axis) {
+    for (const auto& [sequence, n] : shares) {
+      for (int64_t t = sequence->n_cached; t < sequence->n_cached + n; ++t) {
+        step.positions.push_back(position_of(sequence->prompt, axis, t));
+      }
+    }
+  }
   step.cu_query.push_back(0);
   for (const auto& [sequence, n] : shares) {
     const int64_t row = std::ssize(step.token_ids);
@@ -75,7 +90,6 @@ LanguageStep StepRunner::plan(const std::vector<Share>& shares) {
     give_blocks(*sequence, first + n);
     for (int64_t t = first; t < first + n; ++t) {
       step.token_ids.push_back(sequence->tokens[static_cast<size_t>(t)]);
-      step.positions.push_back(static_cast<int32_t>(t));
       step.slots.push_back(sequence->blocks[static_cast<size_t>(t / block_size)] * block_size +
                            t % block_size);
     }

@@ -34,14 +34,16 @@ bool check_checkpoint(const std::filesystem::path& dir, Device& device) {
   bool all = true;
   for (const auto& golden : load_golden_cases(dir / "golden" / "numbers")) {
     const Comparison result = compare(*model, device, golden);
-    const bool good = result.ids_equal && result.pixel_difference <= kPixelTolerance &&
-                      result.image_cosine >= kCosineMin &&
-                      result.logits_difference <= kLogitsTolerance &&
-                      result.greedy == golden.greedy;
-    fmt::print("{} {} {}: ids {}, pixels {:.1e}, cosine {:.7f}, logits {:.1e}, greedy {}\n",
-               good ? "ok  " : "FAIL", dir.filename().string(), golden.name,
-               result.ids_equal ? "same" : "DIFFER", result.pixel_difference, result.image_cosine,
-               result.logits_difference, result.greedy == golden.greedy ? "same" : "DIFFER");
+    const bool same = same_greedy(golden, result.greedy);
+    const bool good =
+        result.ids_equal && result.positions_equal && result.pixel_difference <= kPixelTolerance &&
+        result.image_cosine >= kCosineMin && result.logits_difference <= kLogitsTolerance && same;
+    fmt::print(
+        "{} {} {}: ids {}, positions {}, pixels {:.1e}, cosine {:.7f}, logits {:.1e}, greedy {}\n",
+        good ? "ok  " : "FAIL", dir.filename().string(), golden.name,
+        result.ids_equal ? "same" : "DIFFER", result.positions_equal ? "same" : "DIFFER",
+        result.pixel_difference, result.image_cosine, result.logits_difference,
+        same ? "same" : "DIFFER");
     all = all && good;
   }
   return all;
