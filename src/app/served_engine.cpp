@@ -129,7 +129,7 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   engine_config.kv_blocks = *kv_blocks;
   engine_config.max_queue = config.max_queue;
   engine_config.max_encode_images = load.max_encode_images;
-  auto engine = Engine::create(loaded->model, *loaded->device, *loaded->device, engine_config,
+  auto engine = Engine::create(loaded->model, make_topology(loaded->model, *loaded->device), engine_config,
                                clock, std::move(wake));
   if (!engine) return std::unexpected(engine.error());
   loaded->engine = *std::move(engine);

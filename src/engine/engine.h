@@ -12,11 +12,11 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/timeline.h"
+#include "engine/topology.h"
 #include "model/model.h"
 
 namespace hs {
-
-using RequestId = uint64_t;
 
 // A request that is cancelled or fails ends with an error instead.
 enum class FinishReason { kStop, kLength };
@@ -58,7 +58,11 @@ struct RequestTimings {
   int64_t first_token_us = -1;  // submitted -> first token
   int64_t decode_us = -1;       // first token -> last token
   int64_t total_us = -1;        // submitted -> finished
-  int64_t transfer_bytes = 0;
+  int64_t transfer_bytes = 0;   // of embeddings, between devices
+  int64_t kv_transfer_us = -1;  // its keys and values from a prefill to a decode unit
+  int64_t kv_transfer_bytes = 0;
+  std::string_view transfer_path;  // "peer", "staged"; "" when nothing was transferred
+  bool stolen = false;             // finished on a thief
 };
 
 struct RequestUsage {
@@ -99,6 +103,19 @@ struct EngineConfig {
   int32_t max_encode_images = 4;
   int32_t embedding_cache_rows = 8192;  // image embedding rows kept for re-use and in flight
   bool prefix_cache = true;
+  StealMode steal = StealMode::kAuto;
+  int64_t steal_delay_us = 50'000;     // a picture waits for stolen work at most so long
+  int64_t steal_pause_us = 1'000'000;  // a stolen request waits for pictures at most so long
+};
+
+// What a device's lane has done. Counters only grow.
+struct LaneStats {
+  std::string device;  // "cpu:0"
+  bool lost = false;
+  int64_t encode_us = 0;  // busy with each kind of work
+  int64_t transfer_us = 0;
+  int64_t step_us = 0;
+  int64_t stolen_us = 0;  // of step_us
 };
 
 // A snapshot for metrics and the dashboard. Counters only grow.
@@ -121,18 +138,28 @@ struct EngineStats {
   int64_t step_failures = 0;        // steps that a device failed
   int64_t non_finite_images = 0;    // pictures with a NaN or infinity among their embeddings
   int64_t non_finite_requests = 0;  // requests with a NaN or infinity among their logits
+  int64_t steals = 0;               // requests that thieves took
+  int64_t steal_returns = 0;        // stolen requests that went back
+  int64_t transfers = 0;            // of embeddings, between devices
+  int64_t transfer_bytes = 0;
+  int64_t kv_transfers = 0;  // requests handed over with their keys and values
+  int64_t kv_transfer_bytes = 0;
+  int64_t transfer_retries = 0;  // copies repeated by another path
+  bool degraded = false;         // a device is lost
+  std::vector<LaneStats> lanes;
 };
 
 class Engine {
  public:
-  // `model`, its devices and `clock` must outlive the engine. `wake` (any thread, must not call the
-  // engine) says that poll() has something to do: it comes from lanes, and from submit() and
-  // cancel() themselves. Allocates the KV pool and the embedding memory; no device memory is
-  // allocated after this returns. With one device for both roles one lane runs both kinds of work,
-  // never at the same time. Errors: kInvalidArgument naming the field of `config`.
-  static Result<std::unique_ptr<Engine>> create(Model& model, Device& vision_device,
-                                                Device& language_device, const EngineConfig& config,
-                                                const Clock& clock, std::function<void()> wake);
+  // `model`, what `topology` points to, and `clock` must outlive the engine. `wake` (any thread,
+  // must not call the engine) says that poll() has something to do: it comes from lanes, and from
+  // submit() and cancel() themselves. Allocates the KV caches and the embedding memory, and tries
+  // the links between devices; no device memory is allocated after this returns. Each device has
+  // one lane, which does one thing at a time. Errors: kInvalidArgument naming the field of
+  // `config`, and what the devices say.
+  static Result<std::unique_ptr<Engine>> create(const Model& model, const EngineTopology& topology,
+                                                const EngineConfig& config, const Clock& clock,
+                                                std::function<void()> wake);
   // Waits for the lanes' orders in execution; sinks of unfinished requests are dropped without a
   // call.
   virtual ~Engine() = default;
@@ -146,6 +173,10 @@ class Engine {
   // Takes completions and hands out new work. Never blocks.
   virtual void poll() = 0;
   virtual EngineStats stats() const = 0;
+  // The last orders of each lane, for a picture of what ran when.
+  virtual std::vector<LaneTimeline> timeline() const = 0;
+  // One line a link between devices: which path it takes and why.
+  virtual std::vector<std::string> links() const = 0;
   // No request is queued, running or in a lane.
   virtual bool idle() const = 0;
   virtual const EngineConfig& config() const = 0;

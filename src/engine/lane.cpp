@@ -21,8 +21,10 @@ void CompletionQueue::take(std::vector<std::unique_ptr<WorkOrder>>& orders) {
   std::swap(orders, finished_);
 }
 
-Lane::Lane(std::string name, CompletionQueue& completions, const Clock& clock)
+Lane::Lane(std::string name, CompletionQueue& completions, const Clock& clock,
+           std::function<void()> begin)
     : name_(std::move(name)),
+      begin_(std::move(begin)),
       completions_(completions),
       clock_(clock),
       thread_([this] { run(); }) {}
@@ -46,6 +48,7 @@ void Lane::post(std::unique_ptr<WorkOrder> order) {
 
 void Lane::run() {
   pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
+  if (begin_) begin_();
   for (;;) {
     std::unique_ptr<WorkOrder> order;
     {

@@ -21,7 +21,7 @@ namespace hs {
 // it.
 class WorkOrder {
  public:
-  enum class Kind { kEncode, kTransfer, kStep };
+  enum class Kind { kEncode, kTransfer, kKv, kStep };
 
   virtual ~WorkOrder() = default;
   virtual Kind kind() const = 0;
@@ -51,7 +51,9 @@ class CompletionQueue {
 class Lane {
  public:
   // `completions` and `clock` (read on the lane's thread) must outlive the lane.
-  Lane(std::string name, CompletionQueue& completions, const Clock& clock);
+  // `begin` runs first on the lane's thread.
+  Lane(std::string name, CompletionQueue& completions, const Clock& clock,
+       std::function<void()> begin = {});
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
   // Waits for the order in execution; drops those behind it.
@@ -64,6 +66,7 @@ class Lane {
   void run();
 
   std::string name_;
+  std::function<void()> begin_;
   CompletionQueue& completions_;
   const Clock& clock_;
   std::mutex mutex_;

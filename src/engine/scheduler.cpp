@@ -16,7 +16,7 @@ Scheduler::Scheduler(const SchedulerConfig& config)
   HS_CHECK_GT(config_.max_num_seqs, 0);
   HS_CHECK_GT(config_.max_num_batched_tokens, 0);
   HS_CHECK_GT(config_.max_encode_images, 0);
-  for (int32_t buffer = config_.n_transfer_buffers; buffer-- > 0;) free_buffers_.push_back(buffer);
+  limit_steps(config_.max_num_batched_tokens, config_.max_num_seqs);
   block_tokens_.resize(static_cast<size_t>(config_.block_size));
 }
 
@@ -33,8 +33,7 @@ int32_t Scheduler::blocks_for(int32_t n_tokens) const {
   return (n_tokens + config_.block_size - 1) / config_.block_size;
 }
 
-Status Scheduler::check_fits(const NewRequest& request) const {
-  const auto n_prompt = static_cast<int64_t>(request.prompt.size());
+Status Scheduler::check_fits(int64_t n_prompt, std::span<const PromptImage> images) const {
   const int32_t limit = context_limit();
   // At least one token has to fit behind the prompt.
   if (n_prompt + 1 > limit) {
@@ -48,18 +47,13 @@ Status Scheduler::check_fits(const NewRequest& request) const {
                 "context_length_exceeded");
   }
   const int64_t rows_max = std::min(config_.embedding_rows, config_.max_encode_rows);
-  for (const PromptImage& image : request.images) {
+  for (const PromptImage& image : images) {
     if (image.key.n_rows > rows_max) {
       return fail(ErrorKind::kTooLarge,
                   fmt::format("A picture takes {} tokens, but this server has room for {}.",
                               image.key.n_rows, rows_max),
                   "image_too_large");
     }
-  }
-  if (n_unstarted_ >= config_.max_queue) {
-    return fail(ErrorKind::kResourceExhausted,
-                fmt::format("The server is busy: {} requests are waiting.", n_unstarted_),
-                "queue_full");
   }
   return {};
 }
@@ -69,11 +63,14 @@ Result<int32_t> Scheduler::arrived(NewRequest request) {
   HS_CHECK_GT(request.n_choices, 0);
   HS_CHECK_GT(request.max_tokens, 0);
   HS_CHECK(!requests_.contains(request.id));
-  if (Status status = check_fits(request); !status) return std::unexpected(status.error());
+  HS_CHECK(by_arrival_.empty() || by_arrival_.back()->arrival < request.arrival);
+  if (Status status = check_fits(std::ssize(request.prompt), request.images); !status) {
+    return std::unexpected(status.error());
+  }
 
   auto state = std::make_unique<RequestState>();
   state->id = request.id;
-  state->arrival = ++n_arrivals_;
+  state->arrival = request.arrival;
   state->prompt = std::move(request.prompt);
   state->images = std::move(request.images);
   state->max_tokens = std::min(request.max_tokens, context_limit() - state->n_prompt());

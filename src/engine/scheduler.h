@@ -1,7 +1,9 @@
-// What runs next: a pure state machine. Events in (arrived, encoded, transferred, step done,
-// finished, cancelled), orders out (encode these pictures, transfer these embeddings, run this
-// step). No IO, no clock, no thread, no tensors: the same events give the same orders, whether real
-// lanes, a test's script or a device model sends them.
+// What runs next on one language unit, a language model with its KV cache and receive slots: a pure
+// state machine. Events in (arrived, encoded, transferred, step done, finished, cancelled), orders
+// out (encode these pictures, transfer these embeddings, run this step). No IO, no clock, no
+// thread, no tensors: the same events give the same orders, whether real lanes, a test's script or
+// a device model sends them. Several units together are the business of tier_scheduler.h, which
+// moves requests between them by take(), give() and adopt().
 //
 // Policy:
 // - Priority is the order of arrival. The oldest request can always take what it needs, so nothing
@@ -18,7 +20,8 @@
 // slots away from a
 //   younger one that waits, if there is no other way.
 //
-// Owned by the engine; the loop thread only. One encode order and one step order are out at a time.
+// Owned by the tier scheduler; the loop thread only. One step order is out at a time, and as many
+// encode orders as there are towers that ask.
 #pragma once
 
 #include <cstdint>
@@ -41,17 +44,16 @@ struct SchedulerConfig {
   int32_t max_model_len = 0;
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 512;
-  int32_t max_queue = 256;
   int32_t max_encode_images = 4;
   int64_t embedding_rows = 0;   // 0: no pictures
   int64_t max_encode_rows = 0;  // of one encode order
-  int32_t n_transfer_buffers =
-      0;  // encode orders between the devices at a time; 0: one device, no transfers
   bool prefix_cache = true;
+  bool decodes = true;  // false: only prompts are run, up to and with the first token
 };
 
 struct NewRequest {
   RequestId id = 0;
+  uint64_t arrival = 0;  // higher than that of every earlier request
   std::vector<int32_t> prompt;
   std::vector<PromptImage> images;  // by position, not overlapping
   int32_t n_choices = 1;
@@ -68,9 +70,12 @@ struct EncodeOrder {
   };
   uint64_t id = 0;
   std::vector<Item> items;
-  int64_t first_row = 0;  // of the embedding memory; the items' rows follow each other
+  int64_t first_row = 0;  // of the unit's embedding memory; the items' rows follow each other
   int64_t n_rows = 0;
-  int32_t buffer = -1;  // transfer buffer that holds the rows between the devices
+  int32_t unit = 0;     // whose embedding memory
+  int32_t tower = 0;    // who encodes
+  int32_t buffer = -1;  // of the tower, to hold the rows until they are transferred; -1: the tower
+                        // stands on the unit's device and writes to its embedding memory
 };
 
 enum class ImageOutcome : uint8_t { kOk, kFailed };
@@ -78,13 +83,22 @@ enum class ImageOutcome : uint8_t { kOk, kFailed };
 struct TransferOrder {
   struct Item {
     SlotId slot = kNoSlot;
-    int64_t buffer_row = 0;  // first row in the transfer buffer
+    int64_t buffer_row = 0;  // first row in the tower's buffer
     int64_t first_row = 0;   // first row of the embedding memory
     int64_t n_rows = 0;
   };
   uint64_t id = 0;  // of its encode order
+  int32_t unit = 0;
+  int32_t tower = 0;
   int32_t buffer = -1;
   std::vector<Item> items;
+};
+
+// Rows of a KV block that move from one unit's cache to another's.
+struct KvMove {
+  BlockId from = kNoBlock;
+  BlockId to = kNoBlock;
+  int32_t n_rows = 0;  // the leading ones
 };
 
 struct StepOrder {
@@ -107,13 +121,19 @@ class Scheduler {
 
   // ---- events
 
+  // Whether the request can ever run here: kTooLarge "context_length_exceeded" with both counts, or
+  // "image_too_large".
+  Status check_fits(int64_t n_prompt, std::span<const PromptImage> images) const;
   // Queues a request and returns its max_tokens, clamped to what the context leaves. Refuses what
-  // can never fit (kTooLarge "context_length_exceeded", with both counts) and what the queue has no
-  // room for.
+  // can never fit.
   Result<int32_t> arrived(NewRequest request);
-  // The encode order is done; one outcome a picture. Appends the requests that wait for a failed
-  // picture to `failed`; the caller cancels them.
-  void encode_done(std::span<const ImageOutcome> outcomes, std::vector<RequestId>& failed);
+  // An encode order is done; one outcome a picture. Appends the requests that wait for a failed
+  // picture to `failed`; the caller cancels them. False when nothing is left to transfer: then the
+  // tower's buffer is free.
+  bool encode_done(uint64_t order_id, std::span<const ImageOutcome> outcomes,
+                   std::vector<RequestId>& failed);
+  // An encode order was lost with its tower: its pictures will be asked for again.
+  void encode_lost(uint64_t order_id);
   // The oldest transfer order is done, or has failed as a whole.
   void transfer_done(bool ok, std::vector<RequestId>& failed);
   // The step order is done. tokens: one for each sampling item in order, negative if its logits
@@ -132,12 +152,48 @@ class Scheduler {
   // sequence after any event, and a second time if no order is out then: letting a request in can
   // show that it needs a picture.
 
+  // Arrival number of the oldest request with a picture to encode; UINT64_MAX when there is none.
+  uint64_t next_picture();
+  // Whether a picture of the request is still to be encoded or on its way.
+  bool needs_picture(const RequestState& request) const;
+  // order.unit, tower and buffer are the caller's and are kept.
   bool next_encode(EncodeOrder& order);
   bool next_transfer(TransferOrder& order);
   bool next_step(StepOrder& order);
+  // Decode tokens or prompts only, from the next step on.
+  void set_decodes(bool decodes) { config_.decodes = decodes; }
+  // Bounds of the steps to come; at least 1, at most those of the configuration.
+  void limit_steps(int32_t max_tokens, int32_t max_seqs);
+
+  // ---- moves between units
+
+  // The oldest request on which no work was spent or is being spent, not even for a picture, or
+  // null.
+  const RequestState* oldest_untouched() const;
+  // Whether every choice that is not finished has run the whole prompt, and no lane works on it.
+  bool prompt_done(const RequestState& request) const;
+  // Whether no lane works on it.
+  bool can_take(RequestId id) const;
+  // A request that no lane works on leaves with its tokens; blocks and slots stay behind.
+  std::unique_ptr<RequestState> take(RequestId id);
+  // A request that another unit gave up; its tokens so far are run again.
+  void give(std::unique_ptr<RequestState> request);
+  // As take(), but its blocks stay held, one reference a sequence that has them, until
+  // release_moved().
+  std::unique_ptr<RequestState> take_with_blocks(RequestId id, std::vector<BlockId>& held);
+  void release_moved(std::span<const BlockId> held);
+  // Gives the sequences of a request from take_with_blocks() of another unit blocks of this one,
+  // shared as they were there. False when there is no room now: then nothing has changed.
+  bool reserve_moved(RequestState& request, std::vector<KvMove>& moves);
+  // Its keys and values have come: it goes on here.
+  void adopt(std::unique_ptr<RequestState> request);
+  // They have not: its blocks here are free again.
+  void drop_moved(RequestState& request);
 
   // ---- state
 
+  // Tokens of the longest sequence that can run here.
+  int32_t context_limit() const;
   const RequestState* request(RequestId id) const;
   const BlockPool& pool() const { return pool_; }
   const EmbeddingSlots& slots() const { return slots_; }
@@ -153,8 +209,11 @@ class Scheduler {
   int32_t n_waiting() const { return static_cast<int32_t>(waiting_.size()); }
   // Requests known, those that were cancelled while a lane works on them included.
   int32_t n_requests() const { return static_cast<int32_t>(requests_.size()); }
+  int32_t n_unstarted() const { return n_unstarted_; }  // never admitted: the queue
+  // All that are not cancelled, oldest first.
+  std::span<RequestState* const> by_arrival() const { return by_arrival_; }
   bool step_in_flight() const { return step_in_flight_; }
-  bool encode_in_flight() const { return encode_in_flight_; }
+  bool encode_in_flight() const { return !encodes_.empty(); }
   bool transfer_in_flight() const { return !transfers_.empty(); }
 
   struct Counters {
@@ -171,8 +230,6 @@ class Scheduler {
 
  private:
   // scheduler.cpp: requests, blocks
-  Status check_fits(const NewRequest& request) const;
-  int32_t context_limit() const;
   int32_t blocks_for(int32_t n_tokens) const;
   void fork_choices(RequestState& request);
   void publish_blocks(Sequence& sequence);
@@ -209,6 +266,11 @@ class Scheduler {
   bool reserve(EncodeOrder& order);
   bool take_from_younger(const EncodeOrder::Item& item);
   void fail_slot(SlotId slot, std::vector<RequestId>& failed);
+  EncodeOrder take_encode(uint64_t order_id);
+
+  // scheduler_moves.cpp: requests that come from and go to other units
+  std::unique_ptr<RequestState> remove(RequestId id);
+  void enlist(std::unique_ptr<RequestState> request);
 
   static void insert_sorted(std::vector<Sequence*>& list, Sequence& sequence);
 
@@ -219,18 +281,17 @@ class Scheduler {
   std::vector<RequestState*> by_arrival_;  // all requests that are not cancelled
   std::vector<Sequence*> waiting_;         // by priority
   std::vector<Sequence*> running_;         // by priority
-  uint64_t n_arrivals_ = 0;
   uint64_t n_orders_ = 0;
+  int32_t step_tokens_max_ = 0;
+  int32_t step_seqs_max_ = 0;
   int32_t n_cancelled_ = 0;  // requests that wait for a lane
   int32_t n_unstarted_ = 0;  // requests never admitted: the queue
 
   bool step_in_flight_ = false;
   std::vector<StepOrder::Item> step_;
-  bool encode_in_flight_ = false;
-  EncodeOrder encode_;
+  std::vector<EncodeOrder> encodes_;     // with the towers
   std::deque<TransferOrder> transfers_;  // in order; the first n_transfers_out_ are with the lane
   size_t n_transfers_out_ = 0;
-  std::vector<int32_t> free_buffers_;
 
   // Work areas, kept to avoid allocation.
   std::vector<int32_t> block_tokens_;

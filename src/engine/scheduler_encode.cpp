@@ -152,12 +152,31 @@ bool Scheduler::reserve(EncodeOrder& order) {
   return true;
 }
 
+bool Scheduler::needs_picture(const RequestState& request) const {
+  const int32_t from = needed_from(request);
+  return std::ranges::any_of(request.images, [&](const PromptImage& image) {
+    return image.end() > from && (image.slot == kNoSlot || !slots_.arrived(image.slot));
+  });
+}
+
+uint64_t Scheduler::next_picture() {
+  if (slots_.n_rows() == 0) return std::numeric_limits<uint64_t>::max();
+  link_slots();
+  for (const RequestState* request : by_arrival_) {
+    const int32_t from = needed_from(*request);
+    for (const PromptImage& image : request->images) {
+      if (image.end() > from && image.slot == kNoSlot && slots_.find(image.key) == kNoSlot) {
+        return request->arrival;
+      }
+    }
+  }
+  return std::numeric_limits<uint64_t>::max();
+}
+
 bool Scheduler::next_encode(EncodeOrder& order) {
   order.items.clear();
   if (slots_.n_rows() == 0) return false;
   link_slots();
-  if (encode_in_flight_) return false;
-  if (config_.n_transfer_buffers > 0 && free_buffers_.empty()) return false;
   collect_pictures(order);
   if (order.items.empty() || !reserve(order)) {
     order.items.clear();
@@ -165,13 +184,7 @@ bool Scheduler::next_encode(EncodeOrder& order) {
   }
   link_slots();  // others that wait for the same pictures
   order.id = ++n_orders_;
-  order.buffer = -1;
-  if (config_.n_transfer_buffers > 0) {
-    order.buffer = free_buffers_.back();
-    free_buffers_.pop_back();
-  }
-  encode_in_flight_ = true;
-  encode_ = order;
+  encodes_.push_back(order);
   return true;
 }
 
@@ -190,20 +203,42 @@ void Scheduler::fail_slot(SlotId slot, std::vector<RequestId>& failed) {
   slots_.discard(slot);
 }
 
-void Scheduler::encode_done(std::span<const ImageOutcome> outcomes,
+EncodeOrder Scheduler::take_encode(uint64_t order_id) {
+  const auto it = std::ranges::find(encodes_, order_id, &EncodeOrder::id);
+  HS_CHECK(it != encodes_.end());
+  EncodeOrder order = std::move(*it);
+  encodes_.erase(it);
+  return order;
+}
+
+void Scheduler::encode_lost(uint64_t order_id) {
+  const EncodeOrder lost = take_encode(order_id);
+  for (const EncodeOrder::Item& item : lost.items) {
+    for (const auto& [id, request] : requests_) {
+      for (PromptImage& image : request->images) {
+        if (image.slot != item.slot) continue;
+        slots_.release(item.slot);
+        image.slot = kNoSlot;
+      }
+    }
+    slots_.discard(item.slot);
+  }
+}
+
+bool Scheduler::encode_done(uint64_t order_id, std::span<const ImageOutcome> outcomes,
                             std::vector<RequestId>& failed) {
-  HS_CHECK(encode_in_flight_);
-  HS_CHECK_EQ(outcomes.size(), encode_.items.size());
-  encode_in_flight_ = false;
-  TransferOrder transfer{.id = encode_.id, .buffer = encode_.buffer, .items = {}};
+  const EncodeOrder done = take_encode(order_id);
+  HS_CHECK_EQ(outcomes.size(), done.items.size());
+  TransferOrder transfer{
+      .id = done.id, .unit = done.unit, .tower = done.tower, .buffer = done.buffer, .items = {}};
   int64_t row = 0;
   for (size_t i = 0; i < outcomes.size(); ++i) {
-    const EncodeOrder::Item& item = encode_.items[i];
+    const EncodeOrder::Item& item = done.items[i];
     if (outcomes[i] == ImageOutcome::kFailed) {
       fail_slot(item.slot, failed);
     } else {
       ++counters_.images_encoded;
-      if (encode_.buffer < 0) {
+      if (done.buffer < 0) {
         slots_.set_arrived(item.slot);
       } else {
         slots_.set_copying(item.slot);
@@ -212,12 +247,9 @@ void Scheduler::encode_done(std::span<const ImageOutcome> outcomes,
     }
     row += item.n_rows;
   }
-  if (encode_.buffer < 0) return;
-  if (transfer.items.empty()) {
-    free_buffers_.push_back(encode_.buffer);
-  } else {
-    transfers_.push_back(std::move(transfer));
-  }
+  if (transfer.items.empty()) return false;
+  transfers_.push_back(std::move(transfer));
+  return true;
 }
 
 bool Scheduler::next_transfer(TransferOrder& order) {
@@ -238,7 +270,6 @@ void Scheduler::transfer_done(bool ok, std::vector<RequestId>& failed) {
       fail_slot(item.slot, failed);
     }
   }
-  free_buffers_.push_back(order.buffer);
 }
 
 }  // namespace hs

@@ -19,7 +19,7 @@ bool Scheduler::next_step(StepOrder& order) {
   order.items.clear();
   order.n_tokens = 0;
   if (step_in_flight_) return false;
-  plan_decodes(order);
+  if (config_.decodes) plan_decodes(order);
   plan_prefills(order);
   admit(order);
   if (order.items.empty()) return false;
@@ -36,9 +36,14 @@ bool Scheduler::next_step(StepOrder& order) {
   return true;
 }
 
+void Scheduler::limit_steps(int32_t max_tokens, int32_t max_seqs) {
+  step_tokens_max_ = std::clamp(max_tokens, 1, config_.max_num_batched_tokens);
+  step_seqs_max_ = std::clamp(max_seqs, 1, config_.max_num_seqs);
+}
+
 bool Scheduler::has_room(const StepOrder& order) const {
-  return order.n_tokens < config_.max_num_batched_tokens &&
-         order.items.size() < static_cast<size_t>(config_.max_num_seqs);
+  return order.n_tokens < step_tokens_max_ &&
+         order.items.size() < static_cast<size_t>(step_seqs_max_);
 }
 
 // running_ may shrink at its end while this walks over it: victims come after the sequence they
@@ -79,7 +84,7 @@ void Scheduler::plan_prefill(StepOrder& order, Sequence& sequence) {
   if (adopted && !sequence.request->images.empty()) drop_passed_slots(*sequence.request);
 
   const int32_t first = sequence.n_computed;
-  const int32_t budget = config_.max_num_batched_tokens - order.n_tokens;
+  const int32_t budget = step_tokens_max_ - order.n_tokens;
   int32_t end = std::min(runnable_end(sequence), first + budget);
   if (end <= first) return;
   if (!grow(order, sequence, end)) {

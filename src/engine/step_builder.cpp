@@ -75,7 +75,8 @@ void StepBuilder::add_image_rows(const StepOrder::Item& item, LanguageStep& step
     step.image_rows.push_back(
         {.first_row = first_row,
          .n_rows = to - from,
-         .rows = embeddings_->row(slots_.first_row(image.slot) + (from - image.first))});
+         .rows = embeddings_->rows(slots_.first_row(image.slot) + (from - image.first), to - from)
+                     .data});
   }
 }
 

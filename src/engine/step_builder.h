@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "engine/embedding_transfer.h"
+#include "engine/embedding_memory.h"
 #include "engine/scheduler.h"
 #include "engine/token_counts.h"
 #include "model/model.h"
@@ -24,7 +24,7 @@ class StepBuilder {
  public:
   // `slots` and `embeddings` (null without pictures) must outlive this.
   StepBuilder(int32_t block_size, int32_t n_position_axes, const EmbeddingSlots& slots,
-              const EmbeddingTransfer* embeddings)
+              const EmbeddingMemory* embeddings)
       : block_size_(block_size), n_axes_(n_position_axes), slots_(slots), embeddings_(embeddings) {}
 
   // `inputs` finds a request's StepInputs. Every vector of `step` is filled anew and keeps its
@@ -43,7 +43,7 @@ class StepBuilder {
   int32_t block_size_;
   int32_t n_axes_;
   const EmbeddingSlots& slots_;
-  const EmbeddingTransfer* embeddings_;
+  const EmbeddingMemory* embeddings_;
 };
 
 }  // namespace hs

@@ -1,24 +1,28 @@
-// What the engine gives its lanes to do.
+// What the engine gives its lanes to do. A lane touches only what its order points to.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "engine/embedding_transfer.h"
+#include "device/peer_link.h"
+#include "engine/embedding_memory.h"
 #include "engine/lane.h"
-#include "engine/scheduler.h"
+#include "engine/tier_scheduler.h"
+#include "engine/tower_output.h"
 #include "model/model.h"
 
 namespace hs {
 
-// Vision lane: encode pictures into their receive slots or a transfer buffer.
+// The tower's lane: encode pictures into the unit's receive slots, or into a buffer of the tower.
 class EncodeWork final : public WorkOrder {
  public:
-  explicit EncodeWork(EmbeddingTransfer& embeddings) : embeddings_(embeddings) {}
+  EncodeWork(TowerOutput& tower, const EmbeddingMemory& memory) : tower_(tower), memory_(memory) {}
   Kind kind() const override { return Kind::kEncode; }
   Status execute() override {
     outcomes.assign(order.items.size(), ImageOutcome::kFailed);
-    return embeddings_.encode(order, images, outcomes);
+    const Matrix out = order.buffer < 0 ? memory_.rows(order.first_row, order.n_rows)
+                                        : tower_.rows(order.buffer, 0, order.n_rows);
+    return tower_.encode(order, images, out, outcomes);
   }
 
   EncodeOrder order;
@@ -26,36 +30,74 @@ class EncodeWork final : public WorkOrder {
   std::vector<ImageOutcome> outcomes;                       // result, one an item
 
  private:
-  EmbeddingTransfer& embeddings_;
+  TowerOutput& tower_;
+  const EmbeddingMemory& memory_;
 };
 
-// Language lane: transfer buffer -> receive slots.
+// The unit's lane: a tower's buffer -> receive slots.
 class TransferWork final : public WorkOrder {
  public:
-  explicit TransferWork(EmbeddingTransfer& embeddings) : embeddings_(embeddings) {}
+  TransferWork(const TowerOutput& tower, const EmbeddingMemory& memory, PeerLink& link, bool verify)
+      : tower_(tower), memory_(memory), link_(link), verify_(verify) {}
   Kind kind() const override { return Kind::kTransfer; }
   Status execute() override {
-    const Result<int64_t> moved = embeddings_.transfer(order);
-    if (!moved) return std::unexpected(moved.error());
-    bytes = *moved;
+    std::vector<CopyRun> runs;
+    for (const TransferOrder::Item& item : order.items) {
+      runs.push_back({tower_.rows(order.buffer, item.buffer_row, item.n_rows).data,
+                      memory_.rows(item.first_row, item.n_rows).data,
+                      static_cast<size_t>(item.n_rows) * memory_.row_bytes()});
+    }
+    const Result<LinkCopy> done = link_.copy(runs, verify_);
+    if (!done) return std::unexpected(done.error());
+    copy = *done;
     return {};
   }
 
   TransferOrder order;
-  int64_t bytes = 0;  // result
+  LinkCopy copy;  // result
 
  private:
-  EmbeddingTransfer& embeddings_;
+  const TowerOutput& tower_;
+  const EmbeddingMemory& memory_;
+  PeerLink& link_;
+  bool verify_;
 };
 
-// Language lane: one step of the language model. Used again for every step, so that its vectors
+// The receiving unit's lane: KV blocks of a request from another unit's cache.
+class KvWork final : public WorkOrder {
+ public:
+  KvWork(const KvView& from, const KvView& to, PeerLink& link, bool verify)
+      : from_(from), to_(to), link_(link), verify_(verify) {}
+  Kind kind() const override { return Kind::kKv; }
+  Status execute() override {
+    std::vector<CopyRun> runs;
+    for (const KvMove& move : order.moves)
+      from_.append_runs(to_, move.from, move.to, move.n_rows, runs);
+    const Result<LinkCopy> done = link_.copy(runs, verify_);
+    if (!done) return std::unexpected(done.error());
+    copy = *done;
+    return {};
+  }
+
+  KvOrder order;
+  LinkCopy copy;  // result
+
+ private:
+  KvView from_;
+  KvView to_;
+  PeerLink& link_;
+  bool verify_;
+};
+
+// The unit's lane: one step of the language model. Used again for every step, so that its vectors
 // keep their memory.
 class StepWork final : public WorkOrder {
  public:
-  explicit StepWork(LanguageModel& model) : model_(model) {}
+  StepWork(LanguageModel& model, int32_t unit_index) : unit(unit_index), model_(model) {}
   Kind kind() const override { return Kind::kStep; }
   Status execute() override { return model_.step(step, sampled); }
 
+  const int32_t unit;
   StepOrder order;
   LanguageStep step;
   std::vector<SampledToken> sampled;  // result, one a sampling item

@@ -121,6 +121,13 @@ Status Llama::allocate_kv(int64_t n_blocks) {
   return {};
 }
 
+KvView Llama::kv() const {
+  return {.data = const_cast<void*>(kv_.data()),
+          .layout = layout_,
+          .n_layers = config_.n_layers,
+          .n_blocks = n_kv_blocks_};
+}
+
 Status Llama::step(const LanguageStep& step, std::span<SampledToken> out) {
   HS_CHECK_EQ(out.size(), step.sample_rows.size());
   HS_CHECK_EQ(step.sampling.size(), step.sample_rows.size());

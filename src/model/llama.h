@@ -33,6 +33,7 @@ class Llama final : public LanguageModel {
                                              const LlamaOptions& options);
 
   Status allocate_kv(int64_t n_blocks) override;
+  KvView kv() const override;
   Status step(const LanguageStep& step, std::span<SampledToken> out) override;
   Status logits(const LanguageStep& step, std::vector<float>& logits) override;
   const KvLayout& kv_layout() const { return layout_; }

@@ -126,12 +126,26 @@ struct LanguageStep {
   std::vector<TokenCount> token_counts;  // what the `counts` of `sampling` point into
 };
 
+// The memory of a KV cache: (n_layers, n_blocks) blocks of `layout`.
+struct KvView {
+  void* data = nullptr;
+  KvLayout layout;
+  int32_t n_layers = 0;
+  int64_t n_blocks = 0;
+
+  // The pieces that make up the leading n_rows of block `block` here and of block `to_block` in
+  // `to`, which has the same layout. A row is all layers' key and value vectors of one token.
+  void append_runs(const KvView& to, int32_t block, int32_t to_block, int32_t n_rows,
+                   std::vector<CopyRun>& runs) const;
+};
+
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
   // The KV cache: n_layers caches of n_blocks blocks each, empty. Before the first step; a second
   // call replaces the cache.
   virtual Status allocate_kv(int64_t n_blocks) = 0;
+  virtual KvView kv() const = 0;
   // Runs the step and samples. `out` has the size of step.sample_rows. REQUIRES: n_tokens <=
   // max_step_tokens of the load options.
   virtual Status step(const LanguageStep& step, std::span<SampledToken> out) = 0;

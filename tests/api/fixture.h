@@ -78,6 +78,8 @@ class FakeEngine final : public Engine {
   void cancel(RequestId id) override { cancelled.push_back(id); }
   void poll() override {}
   EngineStats stats() const override { return engine_stats; }
+  std::vector<LaneTimeline> timeline() const override { return {}; }
+  std::vector<std::string> links() const override { return {}; }
   bool idle() const override { return true; }
   const EngineConfig& config() const override { return engine_config; }
 

@@ -97,7 +97,7 @@ class Bench {
     hs::EngineConfig config;
     config.kv_blocks = 1024;
     config.prefix_cache = false;
-    engine_ = must(hs::Engine::create(model_, *device_, *device_, config, clock_, [this] {
+    engine_ = must(hs::Engine::create(model_, hs::make_topology(model_, *device_), config, clock_, [this] {
       const std::lock_guard lock(mutex_);
       woken_ = true;
       wake_.notify_one();

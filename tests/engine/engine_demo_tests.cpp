@@ -53,6 +53,12 @@ struct DemoModel {
     return make_request(std::move(*prompt), 40);
   }
 
+  EngineTopology topology() {
+    if (language_device == vision_device.get()) return make_topology(model, *vision_device);
+    return make_topology(
+        model, place({vision_device.get()}, {language_device}, Partition::kModality, false));
+  }
+
   std::unique_ptr<Device> vision_device;
   std::unique_ptr<Device> other_device;
   Device* language_device = nullptr;
@@ -69,8 +75,7 @@ DemoRun run_all(DemoModel& demo, const std::vector<GenerateRequest>& requests,
                 const EngineConfig& config, size_t at_once) {
   WakeUp wake;
   const SystemClock clock;
-  auto engine = Engine::create(demo.model, *demo.vision_device, *demo.language_device, config,
-                               clock, [&] { wake.notify(); });
+  auto engine = Engine::create(demo.model, demo.topology(), config, clock, [&] { wake.notify(); });
   BOOST_REQUIRE_MESSAGE(engine, (engine ? "" : engine.error().message));
   DemoRun run;
   for (size_t first = 0; first < requests.size(); first += at_once) {

@@ -67,11 +67,18 @@ EngineConfig small_config() {
           .embedding_cache_rows = 64};
 }
 
+EngineTopology topology_of(FakeModel& fake, Device& vision_device, Device& language_device) {
+  if (&vision_device == &language_device) return make_topology(fake.model, vision_device);
+  return make_topology(fake.model,
+                       place({&vision_device}, {&language_device}, Partition::kModality, false));
+}
+
 EngineFixture::EngineFixture(const EngineConfig& config, bool two_devices, bool with_vision,
                              int32_t n_axes, int32_t block_size)
     : fake(device0, two_devices ? device1 : device0, block_size, with_vision, n_axes) {
-  auto made = Engine::create(fake.model, device0, two_devices ? device1 : device0, config, clock,
-                             [this] { wake.notify(); });
+  auto made =
+      Engine::create(fake.model, topology_of(fake, device0, two_devices ? device1 : device0),
+                     config, clock, [this] { wake.notify(); });
   BOOST_REQUIRE_MESSAGE(made.has_value(), (made ? "" : made.error().message));
   engine = std::move(*made);
 }

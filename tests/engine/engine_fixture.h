@@ -61,6 +61,10 @@ EngineConfig small_config();
 // Of a random test: HS_TEST_SEED from the environment, to run a failure again, or a fresh one.
 uint32_t test_seed();
 
+// Towers on the vision device, language models on the other; one device for both serves whole
+// requests there.
+EngineTopology topology_of(FakeModel& fake, Device& vision_device, Device& language_device);
+
 struct EngineFixture {
   explicit EngineFixture(const EngineConfig& config = small_config(), bool two_devices = false,
                          bool with_vision = true, int32_t n_axes = 1, int32_t block_size = 4);

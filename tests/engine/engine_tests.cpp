@@ -61,7 +61,8 @@ BOOST_AUTO_TEST_CASE(a_picture_request_gives_the_models_tokens_on_one_device_and
     BOOST_TEST(sink->timings.encode_us >= 0);
     const int64_t bytes = two_devices ? 13 * kDim * 4 : 0;
     BOOST_TEST(sink->timings.transfer_bytes == bytes);
-    BOOST_TEST(fixture.device1.uploaded_bytes == bytes);
+    BOOST_TEST(fixture.engine->stats().transfer_bytes == bytes);
+    BOOST_TEST(sink->timings.transfer_path == (two_devices ? "peer" : ""));
     BOOST_TEST((sink->timings.transfer_us >= 0) == two_devices);
     BOOST_TEST(fixture.device0.n_overlaps == 0);
     BOOST_TEST(fixture.device1.n_overlaps == 0);
@@ -563,7 +564,8 @@ BOOST_AUTO_TEST_CASE(wrong_configurations_name_the_field) {
   FakeModel fake(device, device);
   const SystemClock clock;
   const auto field_of = [&](EngineConfig config) {
-    const auto made = Engine::create(fake.model, device, device, config, clock, [] {});
+    const auto made =
+        Engine::create(fake.model, topology_of(fake, device, device), config, clock, [] {});
     return made ? std::string() : made.error().param;
   };
   EngineConfig config = small_config();
@@ -586,8 +588,8 @@ BOOST_AUTO_TEST_CASE(memory_is_allocated_at_the_start_or_not_at_all) {
     if (failing == 2) vision_device.fail_allocation = 0;
     FakeModel fake(vision_device, language_device);
     const SystemClock clock;
-    const auto made =
-        Engine::create(fake.model, vision_device, language_device, small_config(), clock, [] {});
+    const auto made = Engine::create(fake.model, topology_of(fake, vision_device, language_device),
+                                     small_config(), clock, [] {});
     BOOST_REQUIRE(!made);
     BOOST_TEST(made.error().message.find("out of memory") != std::string::npos);
   }
@@ -758,13 +760,13 @@ BOOST_AUTO_TEST_CASE(a_picture_that_is_not_finite_fails_its_request_alone_and_is
 
 BOOST_AUTO_TEST_CASE(a_failed_transfer_ends_its_requests_and_the_engine_goes_on) {
   EngineFixture fixture(small_config(), true);
-  fixture.device1.fail_sync = true;
+  fixture.device1.fail_copies = true;
   const GenerateRequest request = long_request(picture_prompt(1), 5);
   const auto lost = fixture.submit(request);
   fixture.run_until([&] { return lost->done(); });
   BOOST_REQUIRE(lost->error);
   BOOST_TEST(lost->error->code == "engine_error");
-  fixture.device1.fail_sync = false;
+  fixture.device1.fail_copies = false;
   const auto next = fixture.submit(request);
   fixture.run_until_idle();
   check_result(request, *next);

@@ -143,6 +143,29 @@ Status FakeDevice::sync() {
   return {};
 }
 
+Status FakeDevice::check_alive() const {
+  if (!lost) return {};
+  return fail(ErrorKind::kUnavailable, "the fake device is lost", "device_lost");
+}
+
+Status FakeDevice::faulty(std::span<const CopyRun> runs, Status copied) {
+  if (Status alive = check_alive(); !alive) return alive;
+  if (fail_copies) return fail(ErrorKind::kIo, "the fake copy failed");
+  if (corrupt_copies > 0) {
+    --corrupt_copies;
+    *static_cast<uint8_t*>(runs.front().to) ^= 1;
+  }
+  return copied;
+}
+
+Status FakeDevice::write(std::span<const CopyRun> runs) {
+  return faulty(runs, HostDevice::write(runs));
+}
+
+Status FakeDevice::copy_from(const Device& other, std::span<const CopyRun> runs) {
+  return faulty(runs, HostDevice::copy_from(other, runs));
+}
+
 // ---- tokenizer and prompts
 
 std::vector<int32_t> FakeTokenizer::encode(std::string_view text, const EncodeOptions&) const {
@@ -185,7 +208,9 @@ Result<Prompt> FakePrompts::completion(std::string_view text, bool) const {
 Status FakeVision::encode(std::span<const ImagePatches* const> images, Matrix out) {
   const FakeDevice::Busy busy(device_);
   gate.pass();
+  if (Status alive = device_.check_alive(); !alive) return alive;
   n_images += static_cast<int>(images.size());
+  if (on_encode) on_encode(n_calls);
   if (n_calls++ == fail_call) return fail(ErrorKind::kUnavailable, "the fake tower is lost");
   int64_t row = 0;
   for (const ImagePatches* image : images) {
@@ -304,6 +329,7 @@ Status FakeLanguage::step(const LanguageStep& step, std::span<SampledToken> out)
   const FakeDevice::Busy busy(device_);
   if (on_step) on_step(step);
   gate.pass();
+  if (Status alive = device_.check_alive(); !alive) return alive;
   const auto n = static_cast<int>(step.token_ids.size());
   n_tokens += n;
   max_tokens_seen = std::max(max_tokens_seen.load(), n);
@@ -331,7 +357,14 @@ Status FakeLanguage::logits(const LanguageStep&, std::vector<float>&) {
 // ---- model
 
 FakeModel::FakeModel(FakeDevice& vision_device, FakeDevice& language_device, int32_t block_size,
-                     bool with_vision, int32_t n_axes) {
+                     bool with_vision, int32_t n_axes)
+    : FakeModel(Placement{.tower_devices = {&vision_device},
+                          .language_devices = {&language_device},
+                          .roles = {UnitRole::kServe}},
+                block_size, with_vision, n_axes) {}
+
+FakeModel::FakeModel(const Placement& placement, int32_t block_size, bool with_vision,
+                     int32_t n_axes) {
   ModelSpec& spec = model.spec;
   spec.name = "fake";
   spec.max_model_len = 4096;
@@ -343,14 +376,20 @@ FakeModel::FakeModel(FakeDevice& vision_device, FakeDevice& language_device, int
   spec.n_position_axes = n_axes;
   spec.kv_layout = {.dtype = DType::kF32, .block_size = block_size, .n_kv_heads = 1, .d_head = 4};
   model.prompts = std::make_unique<FakePrompts>();
-  if (with_vision) {
-    auto tower = std::make_unique<FakeVision>(vision_device);
-    vision = tower.get();
+  for (Device* device : placement.tower_devices) {
+    if (!with_vision) break;
+    auto tower = std::make_unique<FakeVision>(static_cast<FakeDevice&>(*device));
+    visions.push_back(tower.get());
     model.towers.push_back(std::move(tower));
   }
-  auto lm = std::make_unique<FakeLanguage>(language_device, spec.kv_layout, n_axes);
-  language = lm.get();
-  model.languages.push_back(std::move(lm));
+  for (Device* device : placement.language_devices) {
+    auto lm =
+        std::make_unique<FakeLanguage>(static_cast<FakeDevice&>(*device), spec.kv_layout, n_axes);
+    languages.push_back(lm.get());
+    model.languages.push_back(std::move(lm));
+  }
+  if (with_vision) vision = visions.front();
+  language = languages.front();
 }
 
 PromptPart text_part(std::vector<int32_t> tokens) {

@@ -57,6 +57,8 @@ class FakeDevice final : public HostDevice {
   void upload(const void* host, void* device, size_t bytes) override;
   void download(const void* device, void* host, size_t bytes) override;
   Status sync() override;
+  Status write(std::span<const CopyRun> runs) override;
+  Status copy_from(const Device& other, std::span<const CopyRun> runs) override;
 
   // Marks the device as working for as long as it lives; two at a time are recorded as a fault.
   class Busy {
@@ -72,9 +74,15 @@ class FakeDevice final : public HostDevice {
   std::atomic<int> fail_allocation = -1;  // the allocation with this number fails
   std::atomic<int> n_overlaps = 0;        // orders that ran at the same time as another
   std::atomic<bool> fail_sync = false;
+  std::atomic<bool> fail_copies = false;  // to this device
+  std::atomic<int> corrupt_copies = 0;    // so many copies to it arrive damaged
+  std::atomic<bool> lost = false;         // nothing works any more
   std::atomic<int64_t> uploaded_bytes = 0;
+  Status check_alive() const;
 
  private:
+  Status faulty(std::span<const CopyRun> runs, Status copied);
+
   DeviceId id_;
   std::atomic<int> busy_ = 0;
 };
@@ -117,6 +125,7 @@ class FakeVision final : public VisionModel {
   std::atomic<int> n_calls = 0;
   std::atomic<int> n_images = 0;
   std::atomic<int> fail_call = -1;        // the call with this number fails
+  std::function<void(int)> on_encode;     // lane thread, with the call's number; set before
   std::atomic<uint64_t> nan_picture = 0;  // content_hash[0] of a picture that gives a NaN
 
  private:
@@ -128,6 +137,9 @@ class FakeLanguage final : public LanguageModel {
   FakeLanguage(FakeDevice& device, KvLayout layout, int32_t n_axes)
       : device_(device), layout_(layout), n_axes_(n_axes) {}
   Status allocate_kv(int64_t n_blocks) override;
+  KvView kv() const override {
+    return {.data = kv_data_, .layout = layout_, .n_layers = 1, .n_blocks = n_blocks_};
+  }
   Status step(const LanguageStep& step, std::span<SampledToken> out) override;
   Status logits(const LanguageStep&, std::vector<float>&) override;
 
@@ -156,9 +168,14 @@ class FakeLanguage final : public LanguageModel {
 struct FakeModel {
   FakeModel(FakeDevice& vision_device, FakeDevice& language_device, int32_t block_size = 4,
             bool with_vision = true, int32_t n_axes = 1);
+  // A tower, or a language model, on each of the placement's devices, which are FakeDevices.
+  explicit FakeModel(const Placement& placement, int32_t block_size = 4, bool with_vision = true,
+                     int32_t n_axes = 1);
   Model model;
-  FakeVision* vision = nullptr;
+  FakeVision* vision = nullptr;  // the first ones
   FakeLanguage* language = nullptr;
+  std::vector<FakeVision*> visions;
+  std::vector<FakeLanguage*> languages;
 };
 
 // Part of a prompt: text tokens, or a picture (n_rows > 0).

@@ -20,7 +20,6 @@ SchedulerConfig config_of(int32_t n_blocks, int32_t budget) {
           .max_model_len = 1000,
           .max_num_seqs = 8,
           .max_num_batched_tokens = budget,
-          .max_queue = 100,
           .max_encode_images = 2,
           .embedding_rows = 32,
           .max_encode_rows = 32};
@@ -38,6 +37,7 @@ struct Script {
   void arrive(RequestId id, int32_t n_prompt, std::vector<PromptImage> images = {},
               int32_t n_choices = 1, int32_t max_tokens = 100) {
     NewRequest request{.id = id,
+                       .arrival = ++n_arrivals,
                        .prompt = {},
                        .images = std::move(images),
                        .n_choices = n_choices,
@@ -70,7 +70,8 @@ struct Script {
     return text;
   }
   // "request/image@row" of each picture.
-  std::string encode() {
+  std::string encode(int32_t buffer = -1) {
+    encoding.buffer = buffer;
     if (!scheduler.next_encode(encoding)) return "-";
     std::string text;
     for (const EncodeOrder::Item& item : encoding.items) {
@@ -82,7 +83,7 @@ struct Script {
   std::vector<RequestId> encode_done(std::vector<ImageOutcome> outcomes = {}) {
     outcomes.resize(encoding.items.size(), ImageOutcome::kOk);
     std::vector<RequestId> failed;
-    scheduler.encode_done(outcomes, failed);
+    scheduler.encode_done(encoding.id, outcomes, failed);
     return failed;
   }
 
@@ -90,6 +91,7 @@ struct Script {
   StepOrder order;
   EncodeOrder encoding;
   int32_t next_token = 100'000;
+  uint64_t n_arrivals = 0;
 };
 
 }  // namespace
@@ -145,7 +147,11 @@ BOOST_AUTO_TEST_CASE(pictures_are_encoded_in_order_of_arrival_and_each_once) {
   script.arrive(3, 20, {image_at(1, 8, 8)});
   script.arrive(4, 20, {image_at(1, 9, 8)});
   BOOST_TEST(script.encode() == "1/0@0 3/0@8");
-  BOOST_TEST(!script.scheduler.next_encode(script.encoding));
+  BOOST_TEST(script.scheduler.next_picture() == 4);
+  EncodeOrder of_another_tower;
+  BOOST_REQUIRE(script.scheduler.next_encode(of_another_tower));
+  BOOST_TEST(of_another_tower.items.front().request == 4);
+  BOOST_TEST(script.scheduler.next_picture() == UINT64_MAX);
   BOOST_TEST(script.scheduler.request(2)->images[0].slot ==
              script.scheduler.request(1)->images[0].slot);
 }
@@ -192,27 +198,24 @@ BOOST_AUTO_TEST_CASE(a_failed_picture_names_those_who_wait_for_it) {
 
 BOOST_AUTO_TEST_CASE(between_two_devices_embeddings_are_transferred_before_they_arrive) {
   SchedulerConfig config = config_of(100, 50);
-  config.n_transfer_buffers = 2;
   config.max_encode_images = 1;
   Script script(config);
-  for (RequestId id = 1; id <= 3; ++id) script.arrive(id, 10, {image_at(0, id, 8)});
+  for (RequestId id = 1; id <= 2; ++id) script.arrive(id, 10, {image_at(0, id, 8)});
   TransferOrder first;
   TransferOrder second;
-  BOOST_TEST(script.encode() == "1/0@0");
+  BOOST_TEST(script.encode(4) == "1/0@0");
   BOOST_TEST(!script.scheduler.next_transfer(first));
   script.encode_done();
   BOOST_REQUIRE(script.scheduler.next_transfer(first));
   BOOST_TEST(first.items[0].n_rows == 8);
-  BOOST_TEST(script.encode() == "2/0@8");
+  BOOST_TEST(script.encode(5) == "2/0@8");
   script.encode_done();
   BOOST_REQUIRE(script.scheduler.next_transfer(second));
-  BOOST_TEST(second.buffer != first.buffer);
-  BOOST_TEST(script.encode() == "-");  // both buffers are on their way
+  BOOST_TEST(first.buffer == 4);
+  BOOST_TEST(second.buffer == 5);
   BOOST_TEST(script.run() == "-");
   std::vector<RequestId> failed;
   script.scheduler.transfer_done(true, failed);
-  BOOST_TEST(script.encode() == "3/0@16");
-  BOOST_TEST(script.encoding.buffer == first.buffer);
   BOOST_TEST(script.run() == "1.0:0+10!");
   script.scheduler.transfer_done(false, failed);
   BOOST_TEST((failed == std::vector<RequestId>{2}));
@@ -263,12 +266,13 @@ BOOST_AUTO_TEST_CASE(further_choices_start_from_the_full_blocks_of_the_prompt) {
 BOOST_AUTO_TEST_CASE(a_running_prompt_takes_blocks_that_were_published_since) {
   Script script(config_of(100, 8));
   NewRequest twin{.id = 1,
+                  .arrival = 1,
                   .prompt = std::vector<int32_t>(17, 5),
                   .images = {},
                   .n_choices = 1,
                   .max_tokens = 5};
   BOOST_REQUIRE(script.scheduler.arrived(twin));
-  twin.id = 2;
+  twin.id = twin.arrival = 2;
   BOOST_REQUIRE(script.scheduler.arrived(twin));
   BOOST_TEST(script.run() == "1.0:0+8");
   BOOST_TEST(script.run() == "1.0:8+8");
@@ -314,7 +318,7 @@ std::string random_run(uint32_t seed) {
   config.max_num_seqs = draw(1, 6);
   config.max_encode_images = draw(1, 3);
   config.embedding_rows = config.max_encode_rows = draw(12, 40);
-  config.n_transfer_buffers = draw(0, 2);
+  const int32_t buffer = draw(-1, 1);  // below 0: the tower writes into the slots
   config.prefix_cache = draw(0, 1) == 1;
   Script script(config);
   Scheduler& scheduler = script.scheduler;
@@ -340,7 +344,7 @@ std::string random_run(uint32_t seed) {
       script.arrive(id, n + 1, images, static_cast<int32_t>(left[id].size()), 12);
     }
     if (!encoding) {
-      const std::string text = script.encode();
+      const std::string text = script.encode(buffer);
       encoding = text != "-";
       log += "E" + text;
     }

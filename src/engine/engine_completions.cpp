@@ -1,0 +1,268 @@
+// What lanes hand back: results for the scheduler, text and times for the requests.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/engine_impl.h"
+
+namespace hs {
+namespace {
+
+// How devices say that nothing can be expected of them any more.
+bool says_lost(const Status& status) {
+  return !status && status.error().code == "device_lost";
+}
+
+}  // namespace
+
+void EngineImpl::handle(std::unique_ptr<WorkOrder> order) {
+  switch (order->kind()) {
+    case WorkOrder::Kind::kEncode:
+      handle_encode(static_cast<EncodeWork&>(*order));
+      break;
+    case WorkOrder::Kind::kTransfer:
+      handle_transfer(static_cast<TransferWork&>(*order));
+      break;
+    case WorkOrder::Kind::kKv:
+      handle_kv(static_cast<KvWork&>(*order));
+      break;
+    case WorkOrder::Kind::kStep: {
+      std::unique_ptr<StepWork> work(static_cast<StepWork*>(order.release()));
+      handle_step(*work);
+      const auto unit = static_cast<size_t>(work->unit);
+      spare_steps_[unit] = std::move(work);
+      break;
+    }
+  }
+}
+
+void EngineImpl::record(size_t lane, const WorkOrder& work, TimelineEntry entry) {
+  entry.kind = work.kind();
+  entry.started_us = work.started_us;
+  entry.finished_us = work.finished_us;
+  entry.failed = !work.status.has_value();
+  lanes_[lane].timeline.add(entry);
+  LaneStats& stats = lanes_[lane].stats;
+  const int64_t duration_us = work.finished_us - work.started_us;
+  switch (entry.kind) {
+    case WorkOrder::Kind::kEncode:
+      stats.encode_us += duration_us;
+      break;
+    case WorkOrder::Kind::kTransfer:
+    case WorkOrder::Kind::kKv:
+      stats.transfer_us += duration_us;
+      break;
+    case WorkOrder::Kind::kStep:
+      stats.step_us += duration_us;
+      if (entry.stolen) stats.stolen_us += duration_us;
+      break;
+  }
+}
+
+// ---- lost devices
+
+// Whether the order failed because a device is lost; the first time everything on it is given up.
+bool EngineImpl::lost_with(size_t lane, const Status& status) {
+  if (!says_lost(status)) return false;
+  if (!lanes_[lane].stats.lost) lose_device(lane, status);
+  return true;
+}
+
+void EngineImpl::lose_device(size_t lane, const Status& status) {
+  lanes_[lane].stats.lost = true;
+  log_error("device {} is lost: {}", lanes_[lane].stats.device, status.error().message);
+  const std::vector<RequestId> others = std::exchange(ids_, {});
+  tiers_.device_lost(static_cast<int32_t>(lane), ids_);
+  fail_requests({ErrorKind::kUnavailable,
+                 fmt::format("The device {} was lost.", lanes_[lane].stats.device),
+                 "device_lost",
+                 {}});
+  ids_ = others;
+}
+
+// ---- vision
+
+void EngineImpl::handle_encode(EncodeWork& work) {
+  const size_t lane = parts_.towers[static_cast<size_t>(work.order.tower)].lane;
+  const int64_t encode_us = work.finished_us - work.started_us;
+  record(lane, work,
+         {.unit = work.order.unit,
+          .request = work.order.items.front().request,
+          .n_requests = static_cast<int32_t>(work.order.items.size()),
+          .n_rows = static_cast<int32_t>(work.order.n_rows)});
+  RequestId last = 0;
+  for (const EncodeOrder::Item& item : work.order.items) {
+    ActiveRequest* request = item.request != last ? find(item.request) : nullptr;
+    last = item.request;
+    if (request == nullptr) continue;
+    request->timings.encode_us = std::max<int64_t>(request->timings.encode_us, 0) + encode_us;
+  }
+  ids_.clear();
+  if (!work.status) {
+    ++counters_.encode_failures;
+    log_error("encode order {} failed: {}", work.order.id, work.status.error().message);
+    lost_with(lane, work.status);
+    tiers_.encode_failed(work.order, ids_);
+    return fail_requests(engine_error("Encoding a picture failed: " + work.status.error().message));
+  }
+  const auto n_bad = std::ranges::count(work.outcomes, ImageOutcome::kFailed);
+  counters_.non_finite_images += n_bad;
+  if (n_bad > 0) log_error("{} picture(s) gave embeddings that are not finite", n_bad);
+  tiers_.encode_done(work.order, work.outcomes, encode_us, ids_);
+  fail_requests(engine_error("The embeddings of a picture are not finite numbers."));
+}
+
+void EngineImpl::handle_transfer(TransferWork& work) {
+  const size_t lane = parts_.units[static_cast<size_t>(work.order.unit)].lane;
+  const int64_t transfer_us = work.finished_us - work.started_us;
+  const auto n_items = static_cast<int64_t>(work.order.items.size());
+  int64_t n_rows = 0;
+  for (const TransferOrder::Item& item : work.order.items) {
+    n_rows += item.n_rows;
+    if (!work.status) continue;
+    for (auto& [id, request] : active_) {
+      if (tiers_.unit_of(id) != work.order.unit) continue;
+      const RequestState* state = tiers_.request(id);
+      const bool waits =
+          state != nullptr && std::ranges::any_of(state->images, [&](const PromptImage& image) {
+            return image.slot == item.slot;
+          });
+      if (!waits) continue;
+      RequestTimings& timings = request->timings;
+      timings.transfer_us = std::max<int64_t>(timings.transfer_us, 0) + transfer_us / n_items;
+      timings.transfer_bytes +=
+          item.n_rows * spec_.dim *
+          static_cast<int64_t>(dtype_bytes(lanes_[lane].device->activation_dtype()));
+      timings.transfer_path = to_string(work.copy.path);
+    }
+  }
+  record(lane, work,
+         {.unit = work.order.unit,
+          .n_requests = static_cast<int32_t>(n_items),
+          .n_rows = static_cast<int32_t>(n_rows),
+          .bytes = static_cast<int64_t>(work.copy.bytes)});
+  ids_.clear();
+  if (work.status) {
+    ++counters_.transfers;
+    counters_.transfer_bytes += static_cast<int64_t>(work.copy.bytes);
+  } else {
+    ++counters_.encode_failures;
+    log_error("transfer of encode order {} failed: {}", work.order.id, work.status.error().message);
+    lost_with(lane, work.status);
+  }
+  tiers_.transfer_done(work.order, work.status.has_value(), ids_);
+  if (!work.status) {
+    fail_requests(engine_error("Moving image embeddings failed: " + work.status.error().message));
+  }
+}
+
+// ---- language
+
+void EngineImpl::handle_kv(KvWork& work) {
+  const size_t lane = parts_.units[static_cast<size_t>(work.order.to)].lane;
+  const auto bytes = static_cast<int64_t>(work.copy.bytes);
+  int32_t n_rows = 0;
+  for (const KvMove& move : work.order.moves) n_rows += move.n_rows;
+  record(lane, work,
+         {.unit = work.order.to,
+          .request = work.order.request,
+          .n_requests = 1,
+          .n_rows = n_rows,
+          .bytes = bytes});
+  if (ActiveRequest* request = find(work.order.request)) {
+    request->timings.kv_transfer_us = work.finished_us - work.started_us;
+    request->timings.kv_transfer_bytes = bytes;
+    if (work.status) request->timings.transfer_path = to_string(work.copy.path);
+  }
+  ids_.clear();
+  if (work.status) {
+    ++counters_.kv_transfers;
+    counters_.kv_transfer_bytes += bytes;
+  } else {
+    ++counters_.step_failures;
+    log_error("handing over request {} failed: {}", work.order.request,
+              work.status.error().message);
+    lost_with(lane, work.status);
+  }
+  tiers_.kv_done(work.order.id, work.status.has_value(), ids_);
+  if (!work.status) {
+    fail_requests(engine_error("Handing the request over to another device failed: " +
+                               work.status.error().message));
+  }
+}
+
+void EngineImpl::handle_failed_step(StepWork& work) {
+  ++counters_.step_failures;
+  log_error("step {} failed: {}", work.order.id, work.status.error().message);
+  std::vector<RequestId> in_step;
+  for (const StepOrder::Item& item : work.order.items) {
+    in_step.push_back(item.sequence->request->id);
+  }
+  tiers_.step_failed(work.unit);
+  ids_ = std::move(in_step);
+  const std::string what = "The language model failed: " + work.status.error().message;
+  fail_requests(says_lost(work.status) ? Error{ErrorKind::kUnavailable, what, "device_lost", {}}
+                                       : engine_error(what));
+  lost_with(parts_.units[static_cast<size_t>(work.unit)].lane, work.status);
+}
+
+void EngineImpl::handle_step(StepWork& work) {
+  const EngineUnit& unit = parts_.units[static_cast<size_t>(work.unit)];
+  record(unit.lane, work,
+         {.unit = work.unit,
+          .request = work.order.items.front().sequence->request->id,
+          .n_requests = static_cast<int32_t>(work.order.items.size()),
+          .n_rows = work.order.n_tokens,
+          .n_sampled = static_cast<int32_t>(work.step.sample_rows.size()),
+          .stolen = unit.role == UnitRole::kThief});
+  if (!work.status) return handle_failed_step(work);
+  // The order's sequences may be gone after step_done().
+  sampled_items_.clear();
+  sampled_tokens_.clear();
+  for (const StepOrder::Item& item : work.order.items) {
+    if (!item.sample) continue;
+    const SampledToken& token = work.sampled[sampled_items_.size()];
+    sampled_items_.push_back({item.sequence->request->id, item.sequence->choice});
+    sampled_tokens_.push_back(token.non_finite ? -1 : token.id);
+  }
+  tiers_.step_done(work.unit, sampled_tokens_, work.finished_us - work.started_us);
+  for (size_t i = 0; i < sampled_items_.size(); ++i) {
+    handle_token(sampled_items_[i].request, sampled_items_[i].choice, work.sampled[i]);
+  }
+}
+
+void EngineImpl::handle_token(RequestId id, int32_t choice, const SampledToken& token) {
+  ActiveRequest* request = find(id);
+  if (request == nullptr) return;  // cancelled in the meantime
+  if (token.non_finite) {
+    ++counters_.non_finite_requests;
+    log_error("request {} has logits that are not finite", id);
+    const Error error = engine_error("The logits of the model are not finite numbers.");
+    end_request(id, &error);
+    return;
+  }
+  const std::shared_ptr<RequestSink> sink = request->sink;
+  if (request->timings.first_token_us < 0) {
+    request->n_cached_tokens = tiers_.request(id)->cached_tokens;
+    if (request->n_cached_tokens > 0) sink->on_prompt_cached(request->n_cached_tokens);
+  }
+  request->token_came(clock_.now_us());
+  ++counters_.generation_tokens;
+  ChoiceOutput& output = request->choices[static_cast<size_t>(choice)];
+  ChoiceOutput::Delta delta = output.push(token);
+  if (!delta.empty()) {
+    sink->on_text(choice, delta.text, std::move(delta.logprobs), output.n_tokens());
+  }
+  if (!delta.finish) return;
+  request->n_cached_tokens = tiers_.request(id)->cached_tokens;
+  request->timings.stolen = tiers_.was_stolen(id);
+  tiers_.finish(id, choice);
+  --request->n_unfinished;
+  sink->on_choice_finished(choice, *delta.finish, delta.stop);
+  if (request->complete()) end_request(id, nullptr);
+}
+
+}  // namespace hs

@@ -1,0 +1,194 @@
+// What makes a request change its unit: stealing, going back, the hand-over after prefill, a lost
+// device.
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/tier_scheduler.h"
+
+namespace hs {
+
+// REQUIRES: its unit can give it up.
+void TierScheduler::move(RequestId id, int32_t to) {
+  Placement& placement = placements_.at(id);
+  units_[at(to)].scheduler->give(units_[at(placement.unit)].scheduler->take(id));
+  placement.unit = to;
+}
+
+// ---- stealing
+
+// Compared without the request itself where it is: it would not wait for itself.
+bool TierScheduler::worth_stealing(const RequestState& request, const Unit& home,
+                                   const Unit& thief) const {
+  if (!request.images.empty() && !has_tower(thief)) return false;
+  if (!thief.scheduler->check_fits(request.n_prompt(), request.images)) return false;
+  if (request.n_prompt() + request.max_tokens > thief.scheduler->context_limit()) return false;
+  const WorkLeft own = work_left(request);
+  const WorkLeft here = work_left(home);
+  const WorkLeft there = work_left(thief);
+  if (here.tokens - own.tokens <= there.tokens) return false;
+  if (config_.steal == StealMode::kOn || !home.step_time.known()) return true;
+  // Until the thief has run a step it is taken to be like the other unit.
+  const StepTime& thief_time = thief.step_time.known() ? thief.step_time : home.step_time;
+  const auto time_us = [](const StepTime& step_time, int64_t tokens, int64_t steps) {
+    return step_time.per_token_us() * static_cast<double>(tokens) +
+           step_time.base_us() * static_cast<double>(steps);
+  };
+  return time_us(thief_time, there.tokens + own.tokens, std::max(there.steps, own.steps)) <
+         time_us(home.step_time, here.tokens, std::max(here.steps, own.steps));
+}
+
+void TierScheduler::steal(int32_t thief_index) {
+  if (config_.steal == StealMode::kOff) return;
+  Unit& thief = units_[at(thief_index)];
+  // As many as a step can hold; those that wait here would be better off at home.
+  while (thief.scheduler->n_running() + thief.scheduler->n_waiting() <
+         thief.scheduler->config().max_num_seqs) {
+    const RequestState* oldest = nullptr;
+    for (const Unit& home : units_) {
+      if (home.lost || home.role != UnitRole::kServe) continue;
+      const RequestState* request = home.scheduler->oldest_untouched();
+      if (request == nullptr || placements_.at(request->id).never_again) continue;
+      if (!worth_stealing(*request, home, thief)) continue;
+      if (oldest == nullptr || request->arrival < oldest->arrival) oldest = request;
+    }
+    if (oldest == nullptr) return;
+    Placement& placement = placements_.at(oldest->id);
+    placement.home = placement.unit;
+    move(oldest->id, thief_index);
+    ++counters_.steals;
+  }
+}
+
+// The tower has kept the device from the language work on it for so long.
+void TierScheduler::pause_stolen(int32_t device, int64_t duration_us) {
+  for (auto& [id, placement] : placements_) {
+    if (placement.home >= 0 && units_[at(placement.unit)].device == device) {
+      placement.paused_us += duration_us;
+    }
+  }
+}
+
+void TierScheduler::send_back_paused() {
+  for (auto& [id, placement] : placements_) {
+    if (placement.home < 0 || placement.paused_us <= config_.steal_pause_us) continue;
+    const Unit& home = units_[at(placement.home)];
+    if (home.lost || !units_[at(placement.unit)].scheduler->can_take(id)) continue;
+    move(id, placement.home);
+    placement.home = -1;
+    placement.never_again = true;
+    ++counters_.returns;
+  }
+}
+
+// ---- stage split
+
+// Oldest first; when one finds no room, those behind it wait too.
+void TierScheduler::hand_over(int32_t from) {
+  Unit& source = units_[at(from)];
+  for (;;) {
+    const auto requests = source.scheduler->by_arrival();
+    const auto done = std::ranges::find_if(requests, [&](const RequestState* request) {
+      return request->started && source.scheduler->prompt_done(*request);
+    });
+    const auto decodes = [](const Unit& unit) {
+      return !unit.lost && unit.role == UnitRole::kDecode;
+    };
+    const std::optional<int32_t> to = least_loaded(decodes);
+    if (done == requests.end() || !to) return;
+
+    auto handoff = std::make_unique<Handoff>();
+    handoff->request = source.scheduler->take_with_blocks((*done)->id, handoff->held);
+    KvOrder& order = handoff->order;
+    Unit& target = units_[at(*to)];
+    if (!target.scheduler->reserve_moved(*handoff->request, order.moves)) {
+      source.scheduler->adopt(std::move(handoff->request));
+      return;
+    }
+    order.id = ++n_handoffs_;
+    order.request = handoff->request->id;
+    order.from = from;
+    order.to = *to;
+    placements_.at(order.request).unit = *to;
+    handoffs_.push_back(std::move(handoff));
+  }
+}
+
+// The blocks on both sides are free again.
+void TierScheduler::end_handoff(Handoff& handoff) {
+  units_[at(handoff.order.from)].scheduler->release_moved(handoff.held);
+  if (handoff.request != nullptr) {
+    units_[at(handoff.order.to)].scheduler->drop_moved(*handoff.request);
+  }
+}
+
+void TierScheduler::kv_done(uint64_t order_id, bool ok, std::vector<RequestId>& failed) {
+  const auto it = std::ranges::find_if(
+      handoffs_, [&](const auto& handoff) { return handoff->order.id == order_id; });
+  HS_CHECK(it != handoffs_.end());
+  const std::unique_ptr<Handoff> handoff = std::move(*it);
+  handoffs_.erase(it);
+  Unit& target = units_[at(handoff->order.to)];
+  if (handoff->request->cancelled) {
+    end_handoff(*handoff);
+  } else if (!ok || target.lost) {
+    const RequestId id = handoff->order.request;
+    failed.push_back(id);
+    end_handoff(*handoff);
+    placements_.erase(id);
+  } else {
+    target.scheduler->adopt(std::move(handoff->request));
+    end_handoff(*handoff);
+    ++counters_.handoffs;
+  }
+}
+
+// ---- lost devices
+
+void TierScheduler::device_lost(int32_t device, std::vector<RequestId>& failed) {
+  ++n_lost_;
+  for (Tower& tower : towers_) {
+    if (tower.device == device) tower.lost = true;
+  }
+  for (Unit& unit : units_) {
+    if (unit.device == device) unit.lost = true;
+  }
+  if (!has_role(UnitRole::kDecode)) {
+    for (Unit& unit : units_) unit.scheduler->set_decodes(true);
+  }
+  for (int32_t i = 0; i < n_units(); ++i) {
+    if (units_[at(i)].device == device) lose_unit(i, failed);
+  }
+  for (Unit& unit : units_) {
+    if (unit.lost || has_tower(unit)) continue;
+    for (const RequestState* request : unit.scheduler->by_arrival()) {
+      if (unit.scheduler->needs_picture(*request)) failed.push_back(request->id);
+    }
+  }
+}
+
+// Requests without anything on the device go on elsewhere; the others end.
+void TierScheduler::lose_unit(int32_t index, std::vector<RequestId>& failed) {
+  Scheduler& scheduler = *units_[at(index)].scheduler;
+  std::vector<RequestId> ids;
+  for (const RequestState* request : scheduler.by_arrival()) ids.push_back(request->id);
+  for (const RequestId id : ids) {
+    const RequestState& request = *scheduler.request(id);
+    const bool untouched = std::ranges::all_of(request.choices, [](const Sequence& sequence) {
+      return sequence.n_computed == 0 && sequence.outputs.empty();
+    });
+    const std::optional<int32_t> to = least_loaded([&](const Unit& unit) {
+      return takes_arrivals(unit) && (request.images.empty() || has_tower(unit)) &&
+             unit.scheduler->check_fits(request.n_prompt(), request.images).has_value() &&
+             request.n_prompt() + request.max_tokens <= unit.scheduler->context_limit();
+    });
+    if (!untouched || !scheduler.can_take(id) || !to) {
+      failed.push_back(id);
+      continue;
+    }
+    move(id, *to);
+    placements_.at(id).home = -1;
+    ++counters_.rehomed;
+  }
+}
+
+}  // namespace hs

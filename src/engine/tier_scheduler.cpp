@@ -1,0 +1,245 @@
+// Requests and events; tier_orders.cpp has the orders, tier_moves.cpp what makes a request change
+// its unit.
+#include "engine/tier_scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace hs {
+
+TierScheduler::TierScheduler(const TierConfig& config) : config_(config) {
+  for (const TierConfig::Tower& tower : config.towers) {
+    towers_.push_back({.device = tower.device});
+    for (int32_t buffer = tower.n_buffers; buffer-- > 0;) {
+      towers_.back().free_buffers.push_back(buffer);
+    }
+  }
+  for (const TierConfig::Unit& unit : config.units) {
+    SchedulerConfig scheduling = unit.scheduling;
+    scheduling.decodes = unit.role != UnitRole::kPrefill;
+    units_.push_back({.device = unit.device,
+                      .role = unit.role,
+                      .towers = unit.towers,
+                      .scheduler = std::make_unique<Scheduler>(scheduling)});
+    for (const int32_t tower : unit.towers) HS_CHECK_LT(at(tower), towers_.size());
+  }
+  HS_CHECK(!units_.empty());
+}
+
+// ---- arrival
+
+bool TierScheduler::has_role(UnitRole role) const {
+  return std::ranges::any_of(units_, [&](const Unit& u) { return !u.lost && u.role == role; });
+}
+
+// Others than serving and prefill units step in when all of those are lost.
+bool TierScheduler::takes_arrivals(const Unit& unit) const {
+  if (unit.lost) return false;
+  if (unit.role == UnitRole::kServe || unit.role == UnitRole::kPrefill) return true;
+  return !has_role(UnitRole::kServe) && !has_role(UnitRole::kPrefill);
+}
+
+std::optional<int32_t> TierScheduler::least_loaded(FunctionRef<bool(const Unit&)> suits) const {
+  std::optional<int32_t> best;
+  int64_t least = 0;
+  for (int32_t i = 0; i < n_units(); ++i) {
+    const Unit& unit = units_[at(i)];
+    if (!suits(unit)) continue;
+    const int64_t tokens = work_left(unit).tokens;
+    if (best && tokens >= least) continue;
+    best = i;
+    least = tokens;
+  }
+  return best;
+}
+
+TierScheduler::WorkLeft TierScheduler::work_left(const RequestState& request) const {
+  WorkLeft left;
+  const auto expected =
+      std::min<int64_t>(request.max_tokens, static_cast<int64_t>(mean_output_tokens_) + 1);
+  for (const Sequence& sequence : request.choices) {
+    if (sequence.state == SequenceState::kFinished) continue;
+    const int64_t outputs = std::max<int64_t>(expected - std::ssize(sequence.outputs), 1);
+    left.tokens += outputs;
+    left.steps = std::max(left.steps, outputs);
+    if (sequence.state != SequenceState::kUnstarted) {
+      left.tokens += std::max(request.n_prompt() - sequence.n_computed, 0);
+    }
+  }
+  return left;
+}
+
+TierScheduler::WorkLeft TierScheduler::work_left(const Unit& unit) const {
+  WorkLeft left;
+  for (const RequestState* request : unit.scheduler->by_arrival()) {
+    const WorkLeft one = work_left(*request);
+    left.tokens += one.tokens;
+    left.steps = std::max(left.steps, one.steps);
+  }
+  return left;
+}
+
+bool TierScheduler::has_tower(const Unit& unit) const {
+  return std::ranges::any_of(unit.towers, [&](int32_t t) { return !towers_[at(t)].lost; });
+}
+
+Result<int32_t> TierScheduler::arrived(NewRequest request) {
+  const auto takes = [&](const Unit& unit) { return takes_arrivals(unit); };
+  const std::optional<int32_t> index = least_loaded(takes);
+  if (!index) {
+    return fail(ErrorKind::kUnavailable, "No device is left that could run the model.",
+                "device_lost");
+  }
+  Unit& unit = units_[at(*index)];
+  if (!request.images.empty() && !has_tower(unit)) {
+    return fail(ErrorKind::kUnavailable,
+                "The device that encodes pictures is lost: only text can be answered.",
+                "device_lost");
+  }
+  int32_t n_queued = 0;
+  for (const Unit& other : units_) n_queued += other.scheduler->n_unstarted();
+  // What can never fit is told so, however long the queue is.
+  const Status fits = unit.scheduler->check_fits(std::ssize(request.prompt), request.images);
+  if (fits && n_queued >= config_.max_queue) {
+    return fail(ErrorKind::kResourceExhausted,
+                fmt::format("The server is busy: {} requests are waiting.", n_queued),
+                "queue_full");
+  }
+  if (unit.role == UnitRole::kPrefill) {
+    // It must fit where it is handed over to as well.
+    for (const Unit& other : units_) {
+      if (other.role != UnitRole::kDecode || other.lost) continue;
+      const Status there = other.scheduler->check_fits(std::ssize(request.prompt), {});
+      if (!there) return std::unexpected(there.error());
+      const auto room = other.scheduler->context_limit() - std::ssize(request.prompt);
+      request.max_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_tokens, room));
+    }
+  }
+  const RequestId id = request.id;
+  request.arrival = ++n_arrivals_;
+  Result<int32_t> max_tokens = unit.scheduler->arrived(std::move(request));
+  if (max_tokens) placements_.emplace(id, Placement{.unit = *index});
+  return max_tokens;
+}
+
+// ---- the ends of orders
+
+void TierScheduler::encode_done(const EncodeOrder& order, std::span<const ImageOutcome> outcomes,
+                                int64_t duration_us, std::vector<RequestId>& failed) {
+  Tower& tower = towers_[at(order.tower)];
+  tower.busy = false;
+  const bool transfers = units_[at(order.unit)].scheduler->encode_done(order.id, outcomes, failed);
+  if (!transfers && order.buffer >= 0) tower.free_buffers.push_back(order.buffer);
+  pause_stolen(tower.device, duration_us);
+}
+
+void TierScheduler::encode_failed(const EncodeOrder& order, std::vector<RequestId>& failed) {
+  Tower& tower = towers_[at(order.tower)];
+  Unit& unit = units_[at(order.unit)];
+  tower.busy = false;
+  if (order.buffer >= 0) tower.free_buffers.push_back(order.buffer);
+  if (tower.lost && has_tower(unit)) {
+    unit.scheduler->encode_lost(order.id);
+    return;
+  }
+  const std::vector<ImageOutcome> outcomes(order.items.size(), ImageOutcome::kFailed);
+  unit.scheduler->encode_done(order.id, outcomes, failed);
+}
+
+void TierScheduler::transfer_done(const TransferOrder& order, bool ok,
+                                  std::vector<RequestId>& failed) {
+  units_[at(order.unit)].scheduler->transfer_done(ok, failed);
+  towers_[at(order.tower)].free_buffers.push_back(order.buffer);
+}
+
+void TierScheduler::step_done(int32_t index, std::span<const int32_t> tokens, int64_t duration_us) {
+  Unit& unit = units_[at(index)];
+  unit.step_time.saw(unit.step_tokens, duration_us);
+  unit.scheduler->step_done(tokens);
+}
+
+void TierScheduler::step_failed(int32_t index) {
+  units_[at(index)].scheduler->step_failed();
+}
+
+// ---- ends
+
+void TierScheduler::finish(RequestId id, int32_t choice) {
+  constexpr double kNew = 0.05;  // weight of the newest output
+  Scheduler& scheduler = *units_[at(unit_of(id))].scheduler;
+  const auto n_outputs =
+      std::ssize(scheduler.request(id)->choices.at(static_cast<size_t>(choice)).outputs);
+  mean_output_tokens_ += kNew * (static_cast<double>(n_outputs) - mean_output_tokens_);
+  scheduler.finish(id, choice);
+  if (scheduler.request(id) == nullptr) placements_.erase(id);
+}
+
+void TierScheduler::cancel(RequestId id) {
+  const auto placed = placements_.find(id);
+  if (placed == placements_.end()) return;
+  const int32_t unit = placed->second.unit;
+  placements_.erase(placed);
+  const auto is_it = [&](const auto& handoff) { return handoff->request->id == id; };
+  const auto moving = std::ranges::find_if(handoffs_, is_it);
+  if (moving == handoffs_.end()) {
+    units_[at(unit)].scheduler->cancel(id);
+    return;
+  }
+  (*moving)->request->cancelled = true;  // until a lane that copies it is done
+  if ((*moving)->sent) return;
+  end_handoff(**moving);
+  handoffs_.erase(moving);
+}
+
+// ---- state
+
+const RequestState* TierScheduler::request(RequestId id) const {
+  const auto placed = placements_.find(id);
+  if (placed == placements_.end()) return nullptr;
+  if (const RequestState* state = units_[at(placed->second.unit)].scheduler->request(id)) {
+    return state;
+  }
+  for (const auto& handoff : handoffs_) {
+    if (handoff->request->id == id) return handoff->request.get();
+  }
+  return nullptr;
+}
+
+int32_t TierScheduler::unit_of(RequestId id) const {
+  const auto placed = placements_.find(id);
+  return placed == placements_.end() ? -1 : placed->second.unit;
+}
+
+bool TierScheduler::was_stolen(RequestId id) const {
+  const auto placed = placements_.find(id);
+  return placed != placements_.end() && placed->second.home >= 0;
+}
+
+bool TierScheduler::order_out() const {
+  return !handoffs_.empty() || std::ranges::any_of(units_, [](const Unit& unit) {
+    const Scheduler& scheduler = *unit.scheduler;
+    return scheduler.step_in_flight() || scheduler.encode_in_flight() ||
+           scheduler.transfer_in_flight();
+  });
+}
+
+int32_t TierScheduler::n_requests() const {
+  auto n = static_cast<int32_t>(handoffs_.size());
+  for (const Unit& unit : units_) n += unit.scheduler->n_requests();
+  return n;
+}
+
+int32_t TierScheduler::n_running_requests() const {
+  auto n = static_cast<int32_t>(handoffs_.size());
+  for (const Unit& unit : units_) n += unit.scheduler->n_running_requests();
+  return n;
+}
+
+bool TierScheduler::serving() const {
+  return std::ranges::any_of(units_, [&](const Unit& unit) { return takes_arrivals(unit); });
+}
+
+}  // namespace hs

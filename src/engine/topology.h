@@ -1,0 +1,58 @@
+// Which tower and which language model stands on which device, and what each is for.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "device/device.h"
+#include "device/peer_link.h"
+#include "engine/tier_scheduler.h"
+#include "model/model.h"
+
+namespace hs {
+
+enum class Partition {
+  kModality,   // consumer devices encode, datacenter devices run the language model
+  kStage,      // consumer devices encode and prefill, datacenter devices decode; KV blocks move
+  kColocated,  // every device does everything for its requests
+};
+std::string_view to_string(Partition partition);
+
+// What to load where: LoadOptions takes the devices, the engine the roles.
+struct Placement {
+  std::vector<Device*> tower_devices;
+  std::vector<Device*> language_devices;
+  std::vector<UnitRole> roles;  // as language_devices
+  bool own_towers = false;      // a unit's pictures are encoded on its device only
+};
+
+// REQUIRES: both lists hold a device, or partition is kColocated and one does. Text-only models
+// have no towers, and with them `steals` and the consumer devices of kModality mean whole requests.
+Placement place(const std::vector<Device*>& consumer, const std::vector<Device*>& datacenter,
+                Partition partition, bool steals);
+
+struct EngineTopology {
+  struct Tower {
+    VisionModel* model = nullptr;
+    Device* device = nullptr;
+  };
+  struct Unit {
+    LanguageModel* model = nullptr;
+    Device* device = nullptr;
+    UnitRole role = UnitRole::kServe;
+    int32_t kv_blocks = 0;  // 0: as EngineConfig says
+  };
+  std::vector<Tower> towers;
+  std::vector<Unit> units;
+  bool own_towers = false;
+  LinkChoice transfer = LinkChoice::kAuto;
+  bool verify_transfers = true;
+};
+
+// The model as loaded with the placement's devices.
+EngineTopology make_topology(Model& model, const Placement& placement);
+// One device for everything.
+EngineTopology make_topology(Model& model, Device& device);
+
+}  // namespace hs
