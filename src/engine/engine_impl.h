@@ -32,7 +32,7 @@ struct EngineTower {
 struct EngineUnit {
   size_t lane = 0;
   LanguageModel* model = nullptr;
-  std::unique_ptr<EmbeddingMemory> embeddings;  // null without pictures
+  std::unique_ptr<EmbeddingMemory> embeddings = nullptr;  // null without pictures
   UnitRole role = UnitRole::kServe;
 };
 

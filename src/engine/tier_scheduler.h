@@ -116,8 +116,8 @@ class TierScheduler {
   int32_t n_units() const { return static_cast<int32_t>(units_.size()); }
   const Scheduler& unit(int32_t index) const { return *units_[at(index)].scheduler; }
   bool order_out() const;
-  int32_t n_requests() const;  // cancelled ones that a lane works on included
-  int32_t n_running_requests() const;  // with at least one sequence that runs
+  int32_t n_requests() const;                    // cancelled ones that a lane works on included
+  int32_t n_running_requests() const;            // with at least one sequence that runs
   bool degraded() const { return n_lost_ > 0; }  // a device is lost
   bool serving() const;                          // some unit takes requests
 
@@ -134,7 +134,7 @@ class TierScheduler {
     int32_t device = 0;
     bool lost = false;
     bool busy = false;  // an encode order is out
-    std::vector<int32_t> free_buffers;
+    std::vector<int32_t> free_buffers = {};
   };
   struct Unit {
     int32_t device = 0;
@@ -142,7 +142,7 @@ class TierScheduler {
     bool lost = false;
     std::vector<int32_t> towers;
     std::unique_ptr<Scheduler> scheduler;
-    StepTime step_time;
+    StepTime step_time = {};
     int32_t step_tokens = 0;  // of the step in flight
   };
   struct Placement {

@@ -54,7 +54,8 @@ Placement place(const std::vector<Device*>& consumer, const std::vector<Device*>
 
 EngineTopology make_topology(Model& model, const Placement& placement) {
   HS_CHECK_EQ(model.languages.size(), placement.language_devices.size());
-  EngineTopology topology{.own_towers = placement.own_towers};
+  EngineTopology topology;
+  topology.own_towers = placement.own_towers;
   for (size_t i = 0; i < model.towers.size(); ++i) {
     topology.towers.push_back({model.towers[i].get(), placement.tower_devices[i]});
   }
