@@ -80,6 +80,45 @@ Status check_environment_names(std::span<const char* const> names) {
   return {};
 }
 
+Status check_tiers(const Config& config) {
+  const auto refuse = [](std::string message) {
+    return fail(ErrorKind::kInvalidArgument, std::move(message));
+  };
+  if (config.consumer.empty() != config.datacenter.empty()) {
+    const bool no_consumer = config.consumer.empty();
+    return refuse(fmt::format("{} is set but {} is not: name devices for both roles, or auto",
+                              no_consumer ? "--datacenter" : "--consumer",
+                              no_consumer ? "--consumer" : "--datacenter"));
+  }
+  const bool has_tiers = config.partition == PartitionChoice::kModality;
+  if (config.steal == StealChoice::kOn && !has_tiers)
+    return refuse("--steal on goes with --partition modality: with others every device has text");
+  if (config.tensor_parallel > 1 && config.partition == PartitionChoice::kColocated)
+    return refuse(
+        fmt::format("--tensor-parallel {} does not go with --partition colocated, where "
+                    "each device serves alone",
+                    config.tensor_parallel));
+  return {};
+}
+
+// What `serve` cannot do yet is refused, not ignored.
+Status check_served(const Config& config) {
+  const Config defaults;
+  const char* flag = nullptr;
+  if (!config.consumer.empty()) flag = "--consumer and --datacenter";
+  if (config.partition != defaults.partition) flag = "--partition";
+  if (config.transfer != defaults.transfer) flag = "--transfer";
+  if (config.cut != defaults.cut) flag = "--cut";
+  if (config.verify_transfers != defaults.verify_transfers) flag = "--verify-transfers";
+  if (config.steal == StealChoice::kOn) flag = "--steal on";
+  if (config.steal_delay_ms != defaults.steal_delay_ms) flag = "--steal-delay-ms";
+  if (config.steal_pause_ms != defaults.steal_pause_ms) flag = "--steal-pause-ms";
+  if (config.tensor_parallel != defaults.tensor_parallel) flag = "--tensor-parallel";
+  if (flag == nullptr) return {};
+  return fail(ErrorKind::kUnsupported,
+              fmt::format("{}: this version serves with one device only", flag));
+}
+
 }  // namespace
 
 size_t Config::pictures_body_bytes() const {
@@ -129,6 +168,8 @@ Result<LoadedConfig> load_config(const ConfigSources& sources,
 }
 
 Status check_config(const Config& config) {
+  if (Status tiers = check_tiers(config); !tiers) return tiers;
+  if (Status served = check_served(config); !served) return served;
   const auto refuse = [](std::string message) {
     return fail(ErrorKind::kInvalidArgument, std::move(message));
   };

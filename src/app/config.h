@@ -14,8 +14,19 @@
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "device/peer_link.h"
 
 namespace hs {
+
+// What each role's devices do.
+enum class PartitionChoice {
+  kModality,   // consumer: pictures; datacenter: text
+  kStage,      // consumer: pictures and prompts; datacenter: answers
+  kColocated,  // every device: all of it
+};
+enum class StealChoice { kOff, kOn, kAuto };
+// Where pictures cross from one device to the other: before or after the projector.
+enum class CutChoice { kAuto, kPre, kPost };
 
 struct Config {
   std::string model;  // checkpoint directory
@@ -34,6 +45,17 @@ struct Config {
   int32_t threads = 0;  // 0 = one a core
   int32_t images_max = 8;
   int32_t max_image_mib = 20;
+  // Devices of each role, as given (app/device_roles.h reads them); both empty = auto.
+  std::vector<std::string> consumer;
+  std::vector<std::string> datacenter;
+  PartitionChoice partition = PartitionChoice::kModality;
+  LinkChoice transfer = LinkChoice::kAuto;
+  CutChoice cut = CutChoice::kAuto;
+  bool verify_transfers = true;
+  StealChoice steal = StealChoice::kAuto;
+  int32_t steal_delay_ms = 50;
+  int32_t steal_pause_ms = 2000;
+  int32_t tensor_parallel = 1;
   std::string log_path;  // "none" = no log
   LogLevel log_level = LogLevel::kInfo;
 
@@ -79,7 +101,7 @@ struct LoadedConfig {
 Result<LoadedConfig> load_config(const ConfigSources& sources,
                                  std::span<const char* const> environment_names);
 
-// Limits that contradict each other.
+// Limits and choices that contradict each other.
 Status check_config(const Config& config);
 
 // The candidate with the smallest edit distance to `word`; "" without candidates.

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <utility>
 
 #include "app/config.h"
 
@@ -29,16 +30,79 @@ Status set_text(Config& config, std::string_view value) {
   return {};
 }
 
-Status set_names(Config& config, std::string_view value) {
-  config.served_model_names.clear();
+template <std::vector<std::string> Config::* Member>
+Status set_list(Config& config, std::string_view value) {
+  std::vector<std::string> entries;
   while (!value.empty()) {
     const size_t comma = value.find(',');
-    const std::string_view name = value.substr(0, comma);
-    if (name.empty()) return invalid("holds an empty name");
-    config.served_model_names.emplace_back(name);
+    std::string_view entry = value.substr(0, comma);
+    while (entry.starts_with(' ')) entry.remove_prefix(1);
+    while (entry.ends_with(' ')) entry.remove_suffix(1);
+    if (entry.empty()) return invalid("holds an empty name");
+    entries.emplace_back(entry);
     value = comma == std::string_view::npos ? "" : value.substr(comma + 1);
+    if (comma != std::string_view::npos && value.empty()) return invalid("holds an empty name");
   }
+  config.*Member = std::move(entries);
   return {};
+}
+
+template <typename Value>
+struct Word {
+  std::string_view word;
+  Value value;
+};
+
+// Reads one of some words; several may mean the same.
+template <typename Value, size_t N>
+Status set_word(Value& out, std::string_view value, const Word<Value> (&words)[N],
+                std::string_view must) {
+  for (const auto& [word, meaning] : words) {
+    if (value != word) continue;
+    out = meaning;
+    return {};
+  }
+  return invalid(fmt::format("must be {}", must));
+}
+
+Status set_partition(Config& config, std::string_view value) {
+  return set_word<PartitionChoice>(config.partition, value,
+                                   {{"modality", PartitionChoice::kModality},
+                                    {"stage", PartitionChoice::kStage},
+                                    {"colocated", PartitionChoice::kColocated}},
+                                   "modality, stage or colocated");
+}
+
+Status set_transfer(Config& config, std::string_view value) {
+  return set_word<LinkChoice>(
+      config.transfer, value,
+      {{"auto", LinkChoice::kAuto}, {"peer", LinkChoice::kPeer}, {"staged", LinkChoice::kStaged}},
+      "auto, peer or staged");
+}
+
+Status set_cut(Config& config, std::string_view value) {
+  return set_word<CutChoice>(
+      config.cut, value,
+      {{"auto", CutChoice::kAuto}, {"pre", CutChoice::kPre}, {"post", CutChoice::kPost}},
+      "auto, pre or post");
+}
+
+// TOML's true and false are the same as on and off.
+Status set_steal(Config& config, std::string_view value) {
+  return set_word<StealChoice>(config.steal, value,
+                               {{"auto", StealChoice::kAuto},
+                                {"on", StealChoice::kOn},
+                                {"true", StealChoice::kOn},
+                                {"off", StealChoice::kOff},
+                                {"false", StealChoice::kOff}},
+                               "off, on or auto");
+}
+
+template <bool Config::* Member>
+Status set_switch(Config& config, std::string_view value) {
+  return set_word<bool>(config.*Member, value,
+                        {{"on", true}, {"true", true}, {"off", false}, {"false", false}},
+                        "on or off");
 }
 
 Status set_dtype(Config& config, std::string_view value) {
@@ -80,7 +144,8 @@ constexpr Setting kSettings[] = {
      "Checkpoint in Hugging Face layout; may also be given without the flag",
      set_text<&Config::model>},
     {"--served-model-name", "model.served_model_name", "HETEROSERVE_SERVED_MODEL_NAME", "", "NAMES",
-     "Names clients may use, separated by commas; default: the directory's name", set_names},
+     "Names clients may use, separated by commas; default: the directory's name",
+     set_list<&Config::served_model_names>},
     {"--dtype", "model.dtype", "HETEROSERVE_DTYPE", "auto", "TYPE",
      "How weights and KV cache are stored: auto, bfloat16 or float32", set_dtype},
     {"--max-model-len", "model.max_model_len", "HETEROSERVE_MAX_MODEL_LEN", "0", "N",
@@ -114,6 +179,35 @@ constexpr Setting kSettings[] = {
      "Requests that may wait; one more gets 503", set_integer<&Config::max_queue, 1, kMany>},
     {"--threads", "engine.threads", "HETEROSERVE_THREADS", "0", "N",
      "Threads that compute; 0: one a core", set_integer<&Config::threads, 0, 1024>},
+    {"--consumer", "tiers.consumer", "HETEROSERVE_CONSUMER", "", "DEVICES",
+     "Devices for pictures, separated by commas: cpu:0, cuda:1, an index, UUID, PCI address, part "
+     "of a name, or auto",
+     set_list<&Config::consumer>},
+    {"--datacenter", "tiers.datacenter", "HETEROSERVE_DATACENTER", "", "DEVICES",
+     "Devices for text, named likewise", set_list<&Config::datacenter>},
+    {"--partition", "tiers.partition", "HETEROSERVE_PARTITION", "modality", "PARTITION",
+     "What the two roles do: modality (pictures, text), stage (pictures and prompts, answers) or "
+     "colocated (each device all of it)",
+     set_partition},
+    {"--transfer", "tiers.transfer", "HETEROSERVE_TRANSFER", "auto", "PATH",
+     "Copies between devices: auto, peer (an error where it fails) or staged", set_transfer},
+    {"--cut", "tiers.cut", "HETEROSERVE_CUT", "auto", "CUT",
+     "Pictures cross before or after the projector: pre, post or auto (fewest bytes)", set_cut},
+    {"--verify-transfers", "tiers.verify_transfers", "HETEROSERVE_VERIFY_TRANSFERS", "on", "SWITCH",
+     "Compare checksums of what left and what arrived: on or off",
+     set_switch<&Config::verify_transfers>},
+    {"--steal", "tiers.steal", "HETEROSERVE_STEAL", "auto", "MODE",
+     "Idle consumer devices take text requests: off, on or auto (when predicted to be sooner)",
+     set_steal},
+    {"--steal-delay-ms", "tiers.steal_delay_ms", "HETEROSERVE_STEAL_DELAY_MS", "50", "MS",
+     "Longest step of taken requests that a picture may have to wait for",
+     set_integer<&Config::steal_delay_ms, 1, 60'000>},
+    {"--steal-pause-ms", "tiers.steal_pause_ms", "HETEROSERVE_STEAL_PAUSE_MS", "2000", "MS",
+     "A taken request that pictures paused for so long goes back",
+     set_integer<&Config::steal_pause_ms, 0, 3'600'000>},
+    {"--tensor-parallel", "tiers.tensor_parallel", "HETEROSERVE_TENSOR_PARALLEL", "1", "N",
+     "Datacenter devices that share one language model",
+     set_integer<&Config::tensor_parallel, 1, 64>},
     {"--log-path", "log.path", "HETEROSERVE_LOG_PATH", "", "FILE",
      "Request log (SQLite); none: no log; default: requests.db in the state directory",
      set_text<&Config::log_path>},

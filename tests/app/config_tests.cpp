@@ -137,6 +137,15 @@ BOOST_AUTO_TEST_CASE(bad_values_name_the_setting_and_where_it_was_set) {
                                                         {"--block-size", "0"},
                                                         {"--served-model-name", "a,,b"},
                                                         {"--log-level", "loud"},
+                                                        {"--consumer", "cpu:0,,cpu:1"},
+                                                        {"--datacenter", "cpu:0,"},
+                                                        {"--partition", "halves"},
+                                                        {"--transfer", "same"},
+                                                        {"--cut", "middle"},
+                                                        {"--steal", "maybe"},
+                                                        {"--verify-transfers", "1"},
+                                                        {"--tensor-parallel", "0"},
+                                                        {"--steal-delay-ms", "0"},
                                                         {"--max-num-seqs", "1e3"}}) {
     sources.flags = {{flag, value}};
     BOOST_TEST(contains(error(), flag), flag << " " << value);
@@ -181,6 +190,49 @@ BOOST_AUTO_TEST_CASE(contradictory_limits_are_refused) {
   BOOST_TEST(contains(check_config(config).error().message, "--kv-blocks"));
   config.max_model_len = 160;
   BOOST_TEST(check_config(config).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(tiers_are_read_from_every_source) {
+  Config config;
+  const auto set = [&](const std::string& flag, const char* value) {
+    for (const Setting& setting : settings())
+      if (setting.flag == flag) return setting.set(config, value).has_value();
+    return false;
+  };
+  BOOST_TEST(set("--consumer", "cpu:0, cuda:1"));
+  BOOST_TEST(config.consumer == (std::vector<std::string>{"cpu:0", "cuda:1"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(set("--datacenter", "auto"));
+  BOOST_TEST(set("--partition", "stage"));
+  BOOST_TEST((config.partition == PartitionChoice::kStage));
+  BOOST_TEST(set("--transfer", "staged"));
+  BOOST_TEST((config.transfer == LinkChoice::kStaged));
+  BOOST_TEST(set("--cut", "pre"));
+  BOOST_TEST((config.cut == CutChoice::kPre));
+  BOOST_TEST(set("--steal", "true"));
+  BOOST_TEST((config.steal == StealChoice::kOn));
+  BOOST_TEST(set("--verify-transfers", "false"));
+  BOOST_TEST(!config.verify_transfers);
+  BOOST_TEST(set("--tensor-parallel", "2"));
+  BOOST_TEST(config.tensor_parallel == 2);
+}
+
+BOOST_AUTO_TEST_CASE(tiers_that_contradict_each_other_are_refused) {
+  Config config;
+  config.consumer = {"cpu:0"};
+  BOOST_TEST(check_config(config).error().message ==
+             "--consumer is set but --datacenter is not: name devices for both roles, or auto");
+  config = {};
+  config.datacenter = {"cpu:0"};
+  BOOST_TEST(contains(check_config(config).error().message, "--datacenter is set but"));
+  config = {};
+  config.steal = StealChoice::kOn;
+  config.partition = PartitionChoice::kStage;
+  BOOST_TEST(contains(check_config(config).error().message, "--partition modality"));
+  config = {};
+  config.tensor_parallel = 2;
+  config.partition = PartitionChoice::kColocated;
+  BOOST_TEST(contains(check_config(config).error().message, "--partition colocated"));
 }
 
 BOOST_AUTO_TEST_CASE(default_bodies_hold_all_allowed_pictures) {
