@@ -52,12 +52,15 @@ Status check_checksum(Device& device, const Buffer& area, std::span<const std::b
 
 Status check_pieces(Device& from, Device& to, Areas& areas, std::span<const Piece> pieces,
                     uint64_t seed, FunctionRef<Status(std::span<const CopyRun> runs)> copy) {
-  const std::vector<std::byte> sent = pattern(areas.bytes, 2 * seed);
-  std::vector<std::byte> expected = pattern(areas.bytes, 2 * seed + 1);
-  if (Status status = from.write(sent.data(), areas.from.data(), areas.bytes); !status)
-    return status;
-  if (Status status = to.write(expected.data(), areas.to.data(), areas.bytes); !status)
-    return status;
+  // As much of the areas as the pieces take, and a little behind them.
+  size_t used = 0;
+  for (const Piece& piece : pieces)
+    used = std::max(used, std::max(piece.from, piece.to) + piece.bytes + 64);
+  used = std::min(used, areas.bytes);
+  const std::vector<std::byte> sent = pattern(used, 2 * seed);
+  std::vector<std::byte> expected = pattern(used, 2 * seed + 1);
+  if (Status status = from.write(sent.data(), areas.from.data(), used); !status) return status;
+  if (Status status = to.write(expected.data(), areas.to.data(), used); !status) return status;
   std::vector<CopyRun> runs;
   size_t bytes = 0;
   for (const Piece& piece : pieces) {
@@ -67,8 +70,8 @@ Status check_pieces(Device& from, Device& to, Areas& areas, std::span<const Piec
     bytes += piece.bytes;
   }
   if (Status status = copy(runs); !status) return status;
-  std::vector<std::byte> arrived(areas.bytes);
-  if (Status status = to.read(areas.to.data(), arrived.data(), areas.bytes); !status) return status;
+  std::vector<std::byte> arrived(used);
+  if (Status status = to.read(areas.to.data(), arrived.data(), used); !status) return status;
   if (arrived != expected) {
     return fail(ErrorKind::kDataLoss,
                 fmt::format("a pattern of {} bytes from {} to {} arrived damaged", bytes,

@@ -41,31 +41,40 @@ class Checker {
   void add(MemoryRange range) {
     const auto* bytes = static_cast<const std::byte*>(range.data);
     size_t left = range.bytes;
-    // Two sums, so that a word need not wait for the one before.
-    uint64_t sums[2] = {};
-    for (; left >= 16; left -= 16, bytes += 16) {
-      uint64_t words[2];
-      std::memcpy(words, bytes, sizeof words);
-      sums[0] += next(words[0]);
-      sums[1] += next(words[1]);
+    // Copies in registers, and sums that need not wait for each other.
+    const ExponentBits bits = bits_;
+    uint64_t key = key_;
+    uint64_t carries[kLanes] = {};
+    uint64_t sums[kLanes] = {};
+    for (; left >= kLanes * sizeof(uint64_t); left -= kLanes * sizeof(uint64_t)) {
+#pragma GCC unroll 4
+      for (size_t lane = 0; lane < kLanes; ++lane, bytes += sizeof(uint64_t)) {
+        uint64_t word;
+        std::memcpy(&word, bytes, sizeof word);
+        carries[lane] |= (word & bits.mask) + bits.lowest;
+        sums[lane] += mix64(word + key + (lane + 1) * kStep);
+      }
+      key += kLanes * kStep;
     }
-    for (; left > 0;) {
+    while (left > 0) {
       uint64_t word = 0;
       const size_t n = std::min<size_t>(left, sizeof word);
       std::memcpy(&word, bytes, n);
-      sums[0] += next(word);
+      carries[0] |= (word & bits.mask) + bits.lowest;
+      sums[0] += mix64(word + (key += kStep));
       left -= n;
       bytes += n;
     }
-    sum_ += sums[0] + sums[1];
+    key_ = key;
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      sum_ += sums[lane];
+      carries_ |= carries[lane] & bits.carry;
+    }
   }
   MemoryCheck result() const { return {.checksum = sum_, .finite = carries_ == 0}; }
 
  private:
-  uint64_t next(uint64_t word) {
-    carries_ |= ((word & bits_.mask) + bits_.lowest) & bits_.carry;
-    return mix64(word + (key_ += kStep));
-  }
+  static constexpr size_t kLanes = 4;
 
   ExponentBits bits_;
   uint64_t key_ = 0;
