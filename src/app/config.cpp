@@ -90,10 +90,10 @@ Status check_tiers(const Config& config) {
                               no_consumer ? "--datacenter" : "--consumer",
                               no_consumer ? "--consumer" : "--datacenter"));
   }
-  const bool has_tiers = config.partition == PartitionChoice::kModality;
-  if (config.steal == StealChoice::kOn && !has_tiers)
+  const bool has_tiers = config.partition == Partition::kModality;
+  if (config.steal == StealMode::kOn && !has_tiers)
     return refuse("--steal on goes with --partition modality: with others every device has text");
-  if (config.tensor_parallel > 1 && config.partition == PartitionChoice::kColocated)
+  if (config.tensor_parallel > 1 && config.partition == Partition::kColocated)
     return refuse(
         fmt::format("--tensor-parallel {} does not go with --partition colocated, where "
                     "each device serves alone",
@@ -101,22 +101,13 @@ Status check_tiers(const Config& config) {
   return {};
 }
 
-// What `serve` cannot do yet is refused, not ignored.
-Status check_served(const Config& config) {
-  const Config defaults;
+// What this version cannot do yet is refused, not ignored.
+Status check_supported(const Config& config) {
   const char* flag = nullptr;
-  if (!config.consumer.empty()) flag = "--consumer and --datacenter";
-  if (config.partition != defaults.partition) flag = "--partition";
-  if (config.transfer != defaults.transfer) flag = "--transfer";
-  if (config.cut != defaults.cut) flag = "--cut";
-  if (config.verify_transfers != defaults.verify_transfers) flag = "--verify-transfers";
-  if (config.steal == StealChoice::kOn) flag = "--steal on";
-  if (config.steal_delay_ms != defaults.steal_delay_ms) flag = "--steal-delay-ms";
-  if (config.steal_pause_ms != defaults.steal_pause_ms) flag = "--steal-pause-ms";
-  if (config.tensor_parallel != defaults.tensor_parallel) flag = "--tensor-parallel";
+  if (config.cut == CutChoice::kPre) flag = "--cut pre";
+  if (config.tensor_parallel > 1) flag = "--tensor-parallel";
   if (flag == nullptr) return {};
-  return fail(ErrorKind::kUnsupported,
-              fmt::format("{}: this version serves with one device only", flag));
+  return fail(ErrorKind::kUnsupported, fmt::format("{}: this version does not do it yet", flag));
 }
 
 }  // namespace
@@ -169,7 +160,7 @@ Result<LoadedConfig> load_config(const ConfigSources& sources,
 
 Status check_config(const Config& config) {
   if (Status tiers = check_tiers(config); !tiers) return tiers;
-  if (Status served = check_served(config); !served) return served;
+  if (Status supported = check_supported(config); !supported) return supported;
   const auto refuse = [](std::string message) {
     return fail(ErrorKind::kInvalidArgument, std::move(message));
   };

@@ -15,16 +15,10 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "device/peer_link.h"
+#include "engine/partition.h"
 
 namespace hs {
 
-// What each role's devices do.
-enum class PartitionChoice {
-  kModality,   // consumer: pictures; datacenter: text
-  kStage,      // consumer: pictures and prompts; datacenter: answers
-  kColocated,  // every device: all of it
-};
-enum class StealChoice { kOff, kOn, kAuto };
 // Where pictures cross from one device to the other: before or after the projector.
 enum class CutChoice { kAuto, kPre, kPost };
 
@@ -48,11 +42,11 @@ struct Config {
   // Devices of each role, as given (app/device_roles.h reads them); both empty = auto.
   std::vector<std::string> consumer;
   std::vector<std::string> datacenter;
-  PartitionChoice partition = PartitionChoice::kModality;
+  Partition partition = Partition::kModality;
   LinkChoice transfer = LinkChoice::kAuto;
   CutChoice cut = CutChoice::kAuto;
   bool verify_transfers = true;
-  StealChoice steal = StealChoice::kAuto;
+  StealMode steal = StealMode::kAuto;
   int32_t steal_delay_ms = 50;
   int32_t steal_pause_ms = 2000;
   int32_t tensor_parallel = 1;

@@ -144,12 +144,12 @@ std::string summary(const Config& config, const DeviceRoles& roles) {
   if (roles.one_device())
     return fmt::format("{} has both roles and serves whole requests", names(roles.consumer));
   switch (config.partition) {
-    case PartitionChoice::kColocated:
+    case Partition::kColocated:
       return "partition colocated: each device serves whole requests";
-    case PartitionChoice::kStage:
+    case Partition::kStage:
       return fmt::format("partition stage: pictures and prompts on {}, answers on {}",
                          names(roles.consumer), names(roles.datacenter));
-    case PartitionChoice::kModality:
+    case Partition::kModality:
       break;
   }
   return fmt::format("partition modality: pictures on {}, text on {}", names(roles.consumer),
@@ -192,14 +192,14 @@ Status check_roles(const Config& config, const DeviceRoles& roles) {
   };
   const auto both = std::ranges::find_if(
       roles.rows, [](const auto& row) { return row.is_consumer && row.is_datacenter; });
-  if (config.partition == PartitionChoice::kStage && both != roles.rows.end())
+  if (config.partition == Partition::kStage && both != roles.rows.end())
     return refuse(
         fmt::format("--partition stage moves the KV cache from one device to another; {} "
                     "has both roles",
                     to_string(both->device.id)));
   const bool has_thief = std::ranges::any_of(
       roles.rows, [](const auto& row) { return row.is_consumer && !row.is_datacenter; });
-  if (config.steal == StealChoice::kOn && !has_thief)
+  if (config.steal == StealMode::kOn && !has_thief)
     return refuse(fmt::format("--steal on needs a consumer device of its own; {} {} both roles",
                               names(roles.consumer), roles.consumer.size() == 1 ? "has" : "have"));
   const auto n = static_cast<int32_t>(roles.datacenter.size());

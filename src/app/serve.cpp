@@ -222,6 +222,8 @@ void Server::load() {
 void Server::loaded(const Status&) {
   if (stopping_) return;
   api_->set_model(engine_->served, *engine_->engine, engine_->load_s);
+  fmt::print("{}", engine_->roles);
+  for (const std::string& link : engine_->engine->links()) fmt::print("link {}\n", link);
   fmt::print("ready: http://{} model={} dtype={} isa={} kv_blocks={} load={:.2f}s\n",
              http_->address(), engine_->served->names.front(), dtype_name(config_.dtype),
              isa_name(cpu_isa()), engine_->engine->config().kv_blocks, engine_->load_s);

@@ -8,7 +8,9 @@
 #include <string>
 
 #include "api/version.h"
-#include "device/cpu/cpu_device.h"
+#include "app/device_roles.h"
+#include "base/log.h"
+#include "device/cpu/cpu_devices.h"
 
 namespace hs {
 namespace {
@@ -45,10 +47,12 @@ Result<int32_t> resolve_max_model_len(const Config& config, const ModelSpec& spe
   return config.max_model_len == 0 ? spec.max_model_len : config.max_model_len;
 }
 
+// Of each of n_units KV caches.
 Result<int32_t> resolve_kv_blocks(const Config& config, int32_t max_model_len,
-                                  const ModelSpec& spec) {
+                                  const ModelSpec& spec, size_t n_units) {
   if (config.kv_blocks == 0)
-    return default_kv_blocks(config, max_model_len, spec.kv_block_bytes(), available_bytes());
+    return default_kv_blocks(config, max_model_len, spec.kv_block_bytes(),
+                             available_bytes() / n_units);
   const int64_t slots = int64_t{config.kv_blocks} * config.block_size;
   if (slots < max_model_len)
     return fail(ErrorKind::kInvalidArgument,
@@ -57,6 +61,80 @@ Result<int32_t> resolve_kv_blocks(const Config& config, int32_t max_model_len,
                             "--max-model-len or raise --kv-blocks",
                             config.kv_blocks, config.block_size, slots, max_model_len));
   return config.kv_blocks;
+}
+
+// Nothing to choose: one device does everything.
+bool is_plain(const Config& config) {
+  return config.consumer.empty() && config.partition == Partition::kModality &&
+         config.steal != StealMode::kOn;
+}
+
+// Weights of one model as they will stand in memory, the tower's included.
+size_t weight_bytes(const Config& config) {
+  size_t bytes = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(config.model, error))
+    if (entry.path().extension() == ".safetensors") bytes += entry.file_size(error);
+  return config.dtype == DType::kF32 ? 2 * bytes : bytes;  // files mostly hold 16 bits a weight
+}
+
+// Stealing needs the language weights a second time, beside the tower.
+Result<bool> thieves_fit(const Config& config, size_t n_consumer, size_t n_datacenter) {
+  if (config.steal == StealMode::kOff || config.partition != Partition::kModality) return false;
+  const size_t needed = weight_bytes(config) * (n_consumer + n_datacenter);
+  const size_t room = available_bytes() / 4 * 3;  // the rest is for KV caches
+  const std::string sizes = fmt::format("{} MiB of weights, {} MiB of memory free", needed >> 20,
+                                        available_bytes() >> 20);
+  if (needed <= room) {
+    log_info("stealing: the weights fit on the consumer devices too ({})", sizes);
+    return true;
+  }
+  if (config.steal == StealMode::kOn)
+    return fail(ErrorKind::kResourceExhausted,
+                fmt::format("--steal on: the weights do not fit a second time ({})", sizes));
+  log_info("no stealing: the weights do not fit a second time ({})", sizes);
+  return false;
+}
+
+std::vector<Device*> find_devices(const std::vector<std::unique_ptr<Device>>& devices,
+                                  const std::vector<DeviceId>& ids) {
+  std::vector<Device*> result;
+  for (const DeviceId id : ids)
+    for (const auto& device : devices)
+      if (device->id() == id) result.push_back(device.get());
+  return result;
+}
+
+// Makes the devices and says what is to be loaded on which.
+Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
+  const CpuDeviceOptions common{.index = 0, .threads = config.threads, .cores = {}};
+  if (is_plain(config)) {
+    auto device = make_cpu_device(common);
+    if (!device) return std::unexpected(device.error());
+    loaded.devices.push_back(*std::move(device));
+    return place({}, {loaded.devices.front().get()}, Partition::kColocated, false);
+  }
+  const auto roles = choose_roles(config, take_inventory());
+  if (!roles) return std::unexpected(roles.error());
+  if (Status sensible = check_roles(config, *roles); !sensible)
+    return std::unexpected(sensible.error());
+  std::vector<int> indices;
+  for (const DeviceRoles::Row& row : roles->rows) {
+    if (row.device.id.kind != DeviceId::Kind::kCpu)
+      return fail(ErrorKind::kUnsupported,
+                  fmt::format("{}: this version runs on CPU devices", to_string(row.device.id)));
+    indices.push_back(row.device.id.index);
+  }
+  auto devices = make_cpu_devices(indices, common);
+  if (!devices) return std::unexpected(devices.error());
+  loaded.devices = *std::move(devices);
+  loaded.roles = roles_table(config, *roles);
+  const std::vector<Device*> consumer = find_devices(loaded.devices, roles->consumer);
+  const std::vector<Device*> datacenter = find_devices(loaded.devices, roles->datacenter);
+  if (roles->one_device()) return place({}, datacenter, Partition::kColocated, false);
+  const auto steals = thieves_fit(config, consumer.size(), datacenter.size());
+  if (!steals) return std::unexpected(steals.error());
+  return place(consumer, datacenter, config.partition, *steals);
 }
 
 }  // namespace
@@ -100,9 +178,8 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
                                                   LoadProgress progress) {
   const int64_t begin_us = clock.now_us();
   auto loaded = std::make_unique<ServedEngine>();
-  auto device = make_cpu_device({.index = 0, .threads = config.threads, .cores = {}});
-  if (!device) return std::unexpected(device.error());
-  loaded->device = *std::move(device);
+  const auto placement = make_devices(config, *loaded);
+  if (!placement) return std::unexpected(placement.error());
 
   LoadOptions load;
   load.path = config.model;
@@ -110,8 +187,8 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   load.block_size = config.block_size;
   load.max_step_tokens = config.max_num_batched_tokens;
   load.max_model_len = config.max_model_len;
-  load.vision_devices = {loaded->device.get()};
-  load.language_devices = {loaded->device.get()};
+  load.vision_devices = placement->tower_devices;
+  load.language_devices = placement->language_devices;
   load.progress = std::move(progress);
   auto model = load_model(load);
   if (!model) return std::unexpected(model.error());
@@ -119,7 +196,8 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
 
   const auto max_model_len = resolve_max_model_len(config, loaded->model.spec);
   if (!max_model_len) return std::unexpected(max_model_len.error());
-  const auto kv_blocks = resolve_kv_blocks(config, *max_model_len, loaded->model.spec);
+  const auto kv_blocks = resolve_kv_blocks(config, *max_model_len, loaded->model.spec,
+                                           placement->language_devices.size());
   if (!kv_blocks) return std::unexpected(kv_blocks.error());
 
   EngineConfig engine_config;
@@ -129,8 +207,13 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   engine_config.kv_blocks = *kv_blocks;
   engine_config.max_queue = config.max_queue;
   engine_config.max_encode_images = load.max_encode_images;
-  auto engine = Engine::create(loaded->model, make_topology(loaded->model, *loaded->device), engine_config,
-                               clock, std::move(wake));
+  engine_config.steal = config.steal;
+  engine_config.steal_delay_us = int64_t{config.steal_delay_ms} * 1000;
+  engine_config.steal_pause_us = int64_t{config.steal_pause_ms} * 1000;
+  EngineTopology topology = make_topology(loaded->model, *placement);
+  topology.transfer = config.transfer;
+  topology.verify_transfers = config.verify_transfers;
+  auto engine = Engine::create(loaded->model, topology, engine_config, clock, std::move(wake));
   if (!engine) return std::unexpected(engine.error());
   loaded->engine = *std::move(engine);
   loaded->served = describe(config, *loaded, clock, *max_model_len);

@@ -1,4 +1,4 @@
-// A device, a model on it and the engine that runs it: what `serve` and `run` share.
+// Devices, the models on them and the engine that runs them: what `serve` and `run` share.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,11 @@
 namespace hs {
 
 struct ServedEngine {
-  std::unique_ptr<Device> device;
+  std::vector<std::unique_ptr<Device>> devices;
   Model model;
   std::unique_ptr<Engine> engine;  // stops its lanes before the model goes
   std::shared_ptr<const ServedModel> served;
+  std::string roles;  // a table for people of what was chosen and why; empty with one device
   double load_s = 0;
 };
 

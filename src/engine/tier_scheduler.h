@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "engine/partition.h"
 #include "engine/scheduler.h"
 #include "engine/step_time.h"
 
@@ -36,12 +37,6 @@ enum class UnitRole {
   kPrefill,  // prompts; hands over to a decode unit
   kDecode,   // goes on after a prefill unit
   kThief,    // whole requests that it takes from serving units
-};
-
-enum class StealMode {
-  kOff,
-  kOn,    // whenever the other unit has more tokens left than the thief
-  kAuto,  // when the thief is predicted to be done sooner
 };
 
 struct TierConfig {

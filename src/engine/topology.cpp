@@ -13,18 +13,6 @@ void add_unique(std::vector<Device*>& list, Device* device) {
 
 }  // namespace
 
-std::string_view to_string(Partition partition) {
-  switch (partition) {
-    case Partition::kModality:
-      return "modality";
-    case Partition::kStage:
-      return "stage";
-    case Partition::kColocated:
-      break;
-  }
-  return "colocated";
-}
-
 Placement place(const std::vector<Device*>& consumer, const std::vector<Device*>& datacenter,
                 Partition partition, bool steals) {
   Placement result;

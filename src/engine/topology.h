@@ -2,22 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "device/device.h"
 #include "device/peer_link.h"
+#include "engine/partition.h"
 #include "engine/tier_scheduler.h"
 #include "model/model.h"
 
 namespace hs {
-
-enum class Partition {
-  kModality,   // consumer devices encode, datacenter devices run the language model
-  kStage,      // consumer devices encode and prefill, datacenter devices decode; KV blocks move
-  kColocated,  // every device does everything for its requests
-};
-std::string_view to_string(Partition partition);
 
 // What to load where: LoadOptions takes the devices, the engine the roles.
 struct Placement {

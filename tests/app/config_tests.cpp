@@ -204,13 +204,13 @@ BOOST_AUTO_TEST_CASE(tiers_are_read_from_every_source) {
              boost::test_tools::per_element());
   BOOST_TEST(set("--datacenter", "auto"));
   BOOST_TEST(set("--partition", "stage"));
-  BOOST_TEST((config.partition == PartitionChoice::kStage));
+  BOOST_TEST((config.partition == Partition::kStage));
   BOOST_TEST(set("--transfer", "staged"));
   BOOST_TEST((config.transfer == LinkChoice::kStaged));
   BOOST_TEST(set("--cut", "pre"));
   BOOST_TEST((config.cut == CutChoice::kPre));
   BOOST_TEST(set("--steal", "true"));
-  BOOST_TEST((config.steal == StealChoice::kOn));
+  BOOST_TEST((config.steal == StealMode::kOn));
   BOOST_TEST(set("--verify-transfers", "false"));
   BOOST_TEST(!config.verify_transfers);
   BOOST_TEST(set("--tensor-parallel", "2"));
@@ -226,12 +226,12 @@ BOOST_AUTO_TEST_CASE(tiers_that_contradict_each_other_are_refused) {
   config.datacenter = {"cpu:0"};
   BOOST_TEST(contains(check_config(config).error().message, "--datacenter is set but"));
   config = {};
-  config.steal = StealChoice::kOn;
-  config.partition = PartitionChoice::kStage;
+  config.steal = StealMode::kOn;
+  config.partition = Partition::kStage;
   BOOST_TEST(contains(check_config(config).error().message, "--partition modality"));
   config = {};
   config.tensor_parallel = 2;
-  config.partition = PartitionChoice::kColocated;
+  config.partition = Partition::kColocated;
   BOOST_TEST(contains(check_config(config).error().message, "--partition colocated"));
 }
 

@@ -166,12 +166,12 @@ BOOST_AUTO_TEST_CASE(partitions_that_the_devices_cannot_hold_are_refused) {
   };
   Config config = asked({"cpu:0"}, {"cpu:0"});
   BOOST_TEST(refusal(config, cpu_only()).empty());
-  config.partition = PartitionChoice::kStage;
+  config.partition = Partition::kStage;
   BOOST_TEST(contains(refusal(config, cpu_only()), "cpu:0 has both roles"));
   config.datacenter = {"cpu:1"};
   BOOST_TEST(refusal(config, cpu_only()).empty());
   config = asked({"cpu:0"}, {"cpu:0"});
-  config.steal = StealChoice::kOn;
+  config.steal = StealMode::kOn;
   BOOST_TEST(contains(refusal(config, cpu_only()), "--steal on needs a consumer device"));
   config.consumer = {"cpu:0", "cpu:1"};
   BOOST_TEST(refusal(config, cpu_only()).empty());

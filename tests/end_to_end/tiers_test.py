@@ -1,0 +1,78 @@
+"""Two CPU devices in two roles: the same answers in every partition, and clear refusals."""
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from conftest import BINARY, DEMO, Server, ask
+
+QUESTIONS = [("What is in the picture?", "picture2.jpg"), ("How many shapes are there?", "picture2.jpg")]
+CONFIG_ERROR = 78  # src/app/exit_codes.h
+TWO = ("--consumer", "cpu:0", "--datacenter", "cpu:1", "--dtype", "float32")
+ARMS = {
+    "modality": ("--steal", "off"),
+    "modality, stealing": ("--steal", "on"),
+    "modality, staged": ("--steal", "off", "--transfer", "staged"),
+    "stage": ("--partition", "stage"),
+    "colocated": ("--partition", "colocated"),
+}
+
+
+def answers(server) -> list[str]:
+    """Texts of all questions, asked at once, with and without a picture."""
+    client = server.client()
+
+    def one(question: tuple[str, ...]) -> str:
+        reply = client.chat.completions.create(
+            model="llava", temperature=0, max_tokens=40, messages=ask(*question)
+        )
+        return reply.choices[0].message.content
+
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(one, [*QUESTIONS, ("Hello!",), ("Thank you.",)] * 3))
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """What one device answers."""
+    server = Server(tmp_path_factory.mktemp("one"), "--dtype", "float32")
+    texts = answers(server)
+    assert server.stop() == 0
+    return texts
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_partition_answers_alike(start, expected, arm):
+    server = start(*TWO, *ARMS[arm])
+    assert answers(server) == expected
+    assert server.stop() == 0
+
+
+def test_the_table_at_start_names_devices_roles_and_links(start):
+    server = start(*TWO, "--steal", "off")
+    printed = "\n".join(server.lines)
+    assert "cpu:0" in printed and "consumer" in printed
+    assert "cpu:1" in printed and "datacenter" in printed
+    assert "link cpu:0 -> cpu:1: peer" in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--consumer", "cpu:0"), "--datacenter"),
+        (("--consumer", "cpu:0", "--datacenter", "cuda:0"), "cuda:0"),
+        (("--partition", "stage"), "both roles"),
+        (("--consumer", "cpu:0", "--datacenter", "cpu:1", "--tensor-parallel", "2"), "--tensor-parallel"),
+    ],
+)
+def test_roles_that_cannot_be_are_one_line(flags, says):
+    ended = subprocess.run(
+        [BINARY, "serve", DEMO, "--port", "0", "--log-path", "none", *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == CONFIG_ERROR, ended
+    assert says in ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
