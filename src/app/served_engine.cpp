@@ -125,6 +125,7 @@ Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
                   fmt::format("{}: this version runs on CPU devices", to_string(row.device.id)));
     indices.push_back(row.device.id.index);
   }
+  std::ranges::sort(indices);  // shares of the cores in the order of the table
   auto devices = make_cpu_devices(indices, common);
   if (!devices) return std::unexpected(devices.error());
   loaded.devices = *std::move(devices);
