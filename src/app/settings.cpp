@@ -67,10 +67,10 @@ Status set_word(Value& out, std::string_view value, const Word<Value> (&words)[N
 
 Status set_partition(Config& config, std::string_view value) {
   return set_word<Partition>(config.partition, value,
-                                   {{"modality", Partition::kModality},
-                                    {"stage", Partition::kStage},
-                                    {"colocated", Partition::kColocated}},
-                                   "modality, stage or colocated");
+                             {{"modality", Partition::kModality},
+                              {"stage", Partition::kStage},
+                              {"colocated", Partition::kColocated}},
+                             "modality, stage or colocated");
 }
 
 Status set_transfer(Config& config, std::string_view value) {
@@ -90,12 +90,12 @@ Status set_cut(Config& config, std::string_view value) {
 // TOML's true and false are the same as on and off.
 Status set_steal(Config& config, std::string_view value) {
   return set_word<StealMode>(config.steal, value,
-                               {{"auto", StealMode::kAuto},
-                                {"on", StealMode::kOn},
-                                {"true", StealMode::kOn},
-                                {"off", StealMode::kOff},
-                                {"false", StealMode::kOff}},
-                               "off, on or auto");
+                             {{"auto", StealMode::kAuto},
+                              {"on", StealMode::kOn},
+                              {"true", StealMode::kOn},
+                              {"off", StealMode::kOff},
+                              {"false", StealMode::kOff}},
+                             "off, on or auto");
 }
 
 template <bool Config::* Member>

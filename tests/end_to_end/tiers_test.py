@@ -23,9 +23,7 @@ def answers(server) -> list[str]:
     client = server.client()
 
     def one(question: tuple[str, ...]) -> str:
-        reply = client.chat.completions.create(
-            model="llava", temperature=0, max_tokens=40, messages=ask(*question)
-        )
+        reply = client.chat.completions.create(model="llava", temperature=0, max_tokens=40, messages=ask(*question))
         return reply.choices[0].message.content
 
     with ThreadPoolExecutor(8) as pool:
@@ -74,5 +72,5 @@ def test_roles_that_cannot_be_are_one_line(flags, says):
         check=False,
     )
     assert ended.returncode == CONFIG_ERROR, ended
-    assert says in ended.stderr
-    assert ended.stderr.count("\n") == 1, ended.stderr
+    complaints = [line for line in ended.stderr.splitlines() if not line.startswith("heteroserve info: ")]
+    assert len(complaints) == 1 and says in complaints[0], ended.stderr
