@@ -41,12 +41,14 @@ def expected(tmp_path_factory):
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_every_partition_answers_alike(start, expected, arm):
+    """The same texts as one device gives, and a clean stop."""
     server = start(*TWO, *ARMS[arm])
     assert answers(server) == expected
     assert server.stop() == 0
 
 
 def test_the_table_at_start_names_devices_roles_and_links(start):
+    """What was chosen is printed before the ready line."""
     server = start(*TWO, "--steal", "off")
     printed = "\n".join(server.lines)
     assert "cpu:0" in printed and "consumer" in printed
@@ -64,6 +66,7 @@ def test_the_table_at_start_names_devices_roles_and_links(start):
     ],
 )
 def test_roles_that_cannot_be_are_one_line(flags, says):
+    """The exit code of a wrong configuration, and one line that names what is wrong."""
     ended = subprocess.run(
         [BINARY, "serve", DEMO, "--port", "0", "--log-path", "none", *flags],
         capture_output=True,
