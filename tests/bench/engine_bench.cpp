@@ -97,11 +97,12 @@ class Bench {
     hs::EngineConfig config;
     config.kv_blocks = 1024;
     config.prefix_cache = false;
-    engine_ = must(hs::Engine::create(model_, hs::make_topology(model_, *device_), config, clock_, [this] {
-      const std::lock_guard lock(mutex_);
-      woken_ = true;
-      wake_.notify_one();
-    }));
+    engine_ = must(
+        hs::Engine::create(model_, hs::make_topology(model_, *device_), config, clock_, [this] {
+          const std::lock_guard lock(mutex_);
+          woken_ = true;
+          wake_.notify_one();
+        }));
     load_seconds_ = static_cast<double>(clock_.now_us() - start_us) * 1e-6;
   }
 

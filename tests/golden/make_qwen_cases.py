@@ -52,7 +52,7 @@ class Draw:
         """Start at `seed`."""
         self.state = seed
 
-    def upto(self, n: int) -> int:
+    def up_to(self, n: int) -> int:
         """Draw a whole number from 1 to n."""
         self.state = (self.state * 1664525 + 1013904223) & 0xFFFFFFFF
         return 1 + (self.state >> 8) % n
@@ -60,8 +60,8 @@ class Draw:
 
 def random_size(draw: Draw) -> tuple[int, int]:
     """A width and a height whose ratio is at most 200; small sides are as likely as large ones."""
-    width = draw.upto(1 << draw.upto(13))
-    height = draw.upto(1 << draw.upto(13))
+    width = draw.up_to(1 << draw.up_to(13))
+    height = draw.up_to(1 << draw.up_to(13))
     longer = max(width, height)
     least = -(-longer // 200)
     return max(width, least), max(height, least)

@@ -25,7 +25,7 @@ nlohmann::json qwen_cases(const std::string& name) {
 class Draw {
  public:
   explicit Draw(uint32_t seed) : state_(seed) {}
-  int32_t upto(int32_t n) {
+  int32_t up_to(int32_t n) {
     state_ = state_ * 1664525U + 1013904223U;
     return 1 + static_cast<int32_t>((state_ >> 8U) % static_cast<uint32_t>(n));
   }
@@ -36,8 +36,8 @@ class Draw {
 
 QwenSize random_size(Draw& draw) {
   QwenSize size;
-  size.width = draw.upto(1 << draw.upto(13));
-  size.height = draw.upto(1 << draw.upto(13));
+  size.width = draw.up_to(1 << draw.up_to(13));
+  size.height = draw.up_to(1 << draw.up_to(13));
   const int32_t least = (std::max(size.width, size.height) + 199) / 200;
   return {std::max(size.width, least), std::max(size.height, least)};
 }
@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(no_picture_has_more_patches_than_the_bound) {
     for (int32_t i = 0; i < 2000; ++i) {
       const QwenSize size = random_size(draw);
       see(size.width, size.height);
-      const int32_t side = draw.upto(163);  // the most drawn-out pictures come nearest
+      const int32_t side = draw.up_to(163);  // the most drawn-out pictures come nearest
       see(side, side * 200);
       see(side * 200, side);
     }
