@@ -77,6 +77,11 @@ std::string row_json(const RequestRow& row) {
   out.number("image_decode_us", row.image_decode_us);
   out.number("encode_us", row.encode_us);
   out.number("transfer_us", row.transfer_us);
+  out.number("transfer_bytes", row.transfer_bytes);
+  out.text("transfer_path", row.transfer_path);
+  out.number("kv_transfer_us", row.kv_transfer_us);
+  out.number("kv_transfer_bytes", row.kv_transfer_bytes);
+  out.flag("stolen", row.stolen);
   out.number("prefill_us", row.prefill_us);
   out.number("first_token_us", row.first_token_us);
   out.number("decode_us", row.decode_us);

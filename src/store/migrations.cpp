@@ -51,6 +51,23 @@ constexpr const char* kSteps[] = {
                round((completion_tokens - 1) * 1e6 / nullif(decode_us, 0), 1) AS tokens_per_s
         FROM requests ORDER BY ts_ms DESC;
     )sql",
+    // Traffic between devices, and who finished the request. transfer_us is in step 1.
+    R"sql(
+      ALTER TABLE requests ADD COLUMN transfer_bytes INTEGER;
+      ALTER TABLE requests ADD COLUMN transfer_path TEXT;
+      ALTER TABLE requests ADD COLUMN kv_transfer_us INTEGER;
+      ALTER TABLE requests ADD COLUMN kv_transfer_bytes INTEGER;
+      ALTER TABLE requests ADD COLUMN stolen INTEGER NOT NULL DEFAULT 0;
+      DROP VIEW v_requests;
+      CREATE VIEW v_requests AS
+        SELECT datetime(ts_ms / 1000, 'unixepoch') AS time_utc, id, endpoint, model, status, error_code, finish_reason,
+               n_images, prompt_tokens, vision_tokens, completion_tokens,
+               round(first_token_us / 1000.0, 1) AS first_token_ms, round(total_us / 1000.0, 1) AS total_ms,
+               round((completion_tokens - 1) * 1e6 / nullif(decode_us, 0), 1) AS tokens_per_s,
+               round(coalesce(transfer_us + kv_transfer_us, transfer_us, kv_transfer_us) / 1000.0, 3) AS transfer_ms,
+               transfer_path, stolen
+        FROM requests ORDER BY ts_ms DESC;
+    )sql",
 };
 
 Result<int64_t> version_of(Database& db) {

@@ -45,6 +45,11 @@ constexpr Column kColumns[] = {
     {"bytes_out", &RequestRow::bytes_out},
     {"cancelled_by", &RequestRow::cancelled_by},
     {"params_json", &RequestRow::params_json},
+    {"transfer_bytes", &RequestRow::transfer_bytes},
+    {"transfer_path", &RequestRow::transfer_path},
+    {"kv_transfer_us", &RequestRow::kv_transfer_us},
+    {"kv_transfer_bytes", &RequestRow::kv_transfer_bytes},
+    {"stolen", &RequestRow::stolen},
 };
 
 std::string column_names() {

@@ -41,8 +41,13 @@ struct RequestRow {
   int64_t total_us = -1;
   int64_t bytes_in = -1;
   int64_t bytes_out = -1;
-  std::string cancelled_by;  // "client", "shutdown", ...
-  std::string params_json;   // sampling parameters, never content
+  std::string cancelled_by;     // "client", "shutdown", ...
+  std::string params_json;      // sampling parameters, never content
+  int64_t transfer_bytes = -1;  // embeddings, between devices
+  std::string transfer_path;    // "peer", "staged"
+  int64_t kv_transfer_us = -1;  // from the device that prefilled to the one that decodes
+  int64_t kv_transfer_bytes = -1;
+  bool stolen = false;  // answered by a device of the consumer pool
 
   bool operator==(const RequestRow&) const = default;
 };

@@ -104,6 +104,10 @@ BOOST_AUTO_TEST_CASE(file_of_every_earlier_version_is_upgraded_with_its_rows) {
     BOOST_TEST(rows->back().status == 200);
     BOOST_TEST(rows->at(1).error_code == "invalid_image");
     BOOST_TEST(rows->at(1).first_token_us == -1);
+    BOOST_TEST(rows->back().transfer_path == (version < 2 ? "" : "peer"));
+    BOOST_TEST(rows->back().transfer_bytes == (version < 2 ? -1 : 1'179'648));
+    BOOST_TEST(rows->back().kv_transfer_us == -1);
+    BOOST_TEST(rows->back().stolen == (version >= 2));
   }
 }
 

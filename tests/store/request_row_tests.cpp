@@ -42,12 +42,15 @@ BOOST_AUTO_TEST_CASE(every_field_survives) {
   full.stream = true;
   full.cancelled_by = "client";
   full.params_json = R"({"temperature":0})";
+  full.transfer_path = "peer";
+  full.stolen = true;
   int64_t value = 11;
   for (int64_t* number :
        {&full.n_images, &full.image_pixels, &full.prompt_tokens, &full.vision_tokens,
         &full.cached_tokens, &full.completion_tokens, &full.queue_us, &full.image_decode_us,
         &full.encode_us, &full.transfer_us, &full.prefill_us, &full.first_token_us, &full.decode_us,
-        &full.total_us, &full.bytes_in, &full.bytes_out})
+        &full.total_us, &full.bytes_in, &full.bytes_out, &full.transfer_bytes, &full.kv_transfer_us,
+        &full.kv_transfer_bytes})
     *number = value++;
   RequestRow zeros = full;
   zeros.ts_ms -= 1;
