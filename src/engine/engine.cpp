@@ -196,6 +196,7 @@ EngineStats EngineImpl::stats() const {
   stats.steals = tiers_.counters().steals;
   stats.steal_returns = tiers_.counters().returns;
   stats.degraded = tiers_.degraded();
+  stats.serving = tiers_.serving();
   for (const EngineLink& link : parts_.links) stats.transfer_retries += link.link->retries();
   for (const EngineLane& lane : lanes_) stats.lanes.push_back(lane.stats);
   return stats;

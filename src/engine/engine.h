@@ -61,8 +61,8 @@ struct RequestTimings {
   int64_t transfer_bytes = 0;   // of embeddings, between devices
   int64_t kv_transfer_us = -1;  // its keys and values from a prefill to a decode unit
   int64_t kv_transfer_bytes = 0;
-  std::string_view transfer_path;  // "peer", "staged"; "" when nothing was transferred
-  bool stolen = false;             // finished on a thief
+  std::string_view transfer_path = {};  // "peer", "staged"; "" when nothing was transferred
+  bool stolen = false;                  // finished on a thief
 };
 
 struct RequestUsage {
@@ -103,6 +103,7 @@ struct EngineConfig {
   int32_t max_encode_images = 4;
   int32_t embedding_cache_rows = 8192;  // image embedding rows kept for re-use and in flight
   bool prefix_cache = true;
+  bool overlap = true;  // as SchedulerConfig's
   StealMode steal = StealMode::kAuto;
   int64_t steal_delay_us = 50'000;     // a picture waits for stolen work at most so long
   int64_t steal_pause_us = 1'000'000;  // a stolen request waits for pictures at most so long
@@ -146,6 +147,7 @@ struct EngineStats {
   int64_t kv_transfer_bytes = 0;
   int64_t transfer_retries = 0;  // copies repeated by another path
   bool degraded = false;         // a device is lost
+  bool serving = true;           // some unit takes requests
   std::vector<LaneStats> lanes;
 };
 

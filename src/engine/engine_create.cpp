@@ -49,7 +49,8 @@ SchedulerConfig scheduler_config(const EngineConfig& config, const ModelSpec& sp
                          .max_num_seqs = config.max_num_seqs,
                          .max_num_batched_tokens = config.max_num_batched_tokens,
                          .max_encode_images = config.max_encode_images,
-                         .prefix_cache = config.prefix_cache};
+                         .prefix_cache = config.prefix_cache,
+                         .overlap = config.overlap};
   if (!vision) return result;
   result.embedding_rows = config.embedding_cache_rows;
   // No prompt can ask for more than its length in one picture, and no tower encodes more.

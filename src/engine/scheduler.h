@@ -48,6 +48,9 @@ struct SchedulerConfig {
   int64_t embedding_rows = 0;   // 0: no pictures
   int64_t max_encode_rows = 0;  // of one encode order
   bool prefix_cache = true;
+  // A prompt runs up to its first picture that has not arrived. False: once all have, which is only
+  // good for measuring what the overlap is worth.
+  bool overlap = true;
   bool decodes = true;  // false: only prompts are run, up to and with the first token
 };
 

@@ -72,7 +72,7 @@ int32_t Scheduler::runnable_end(const Sequence& sequence) const {
   for (const PromptImage& image : sequence.request->images) {
     if (image.end() <= sequence.n_computed) continue;
     if (image.slot == kNoSlot || !slots_.arrived(image.slot)) {
-      return std::max(image.first, sequence.n_computed);
+      return config_.overlap ? std::max(image.first, sequence.n_computed) : sequence.n_computed;
     }
   }
   return sequence.n_tokens();

@@ -140,6 +140,18 @@ BOOST_AUTO_TEST_CASE(prefill_stops_at_a_picture_that_has_not_arrived) {
   BOOST_TEST(script.scheduler.slots().n_held() == 0);
 }
 
+BOOST_AUTO_TEST_CASE(without_overlap_a_prompt_waits_for_all_its_pictures) {
+  SchedulerConfig config = config_of(100, 100);
+  config.overlap = false;
+  Script script(config);
+  script.arrive(1, 30, {image_at(6, 1, 10), image_at(20, 2, 5)});
+  script.arrive(2, 4);
+  BOOST_TEST(script.encode() == "1/0@0 1/1@10");
+  BOOST_TEST(script.run() == "2.0:0+4!");  // who has no picture does not wait
+  script.encode_done();
+  BOOST_TEST(script.run() == "2.0:4+1! 1.0:0+30!");
+}
+
 BOOST_AUTO_TEST_CASE(pictures_are_encoded_in_order_of_arrival_and_each_once) {
   Script script(config_of(100, 8));
   script.arrive(1, 20, {image_at(1, 7, 8)});
