@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/chat_exchange.h"
+#include "api/chrome_trace.h"
 #include "api/errors.h"
 #include "api/json_writer.h"
 #include "api/request_checks.h"
@@ -71,6 +72,7 @@ const std::vector<ApiHandler::Route>& ApiHandler::routes() {
       {"/ready", "GET", false, false, &ApiHandler::ready},
       {"/version", "GET", false, false, &ApiHandler::version},
       {"/metrics", "GET", false, false, &ApiHandler::metrics},
+      {"/debug/timeline", "GET", false, false, &ApiHandler::timeline},
   };
   return kRoutes;
 }
@@ -315,16 +317,51 @@ void ApiHandler::health(Call call) {
   reply(call, json_response(200, "{\"status\":\"alive\"}"));
 }
 
+ApiHandler::Readiness ApiHandler::readiness() const {
+  if (draining_) return {.status = "draining", .phase = "draining"};
+  if (core_.engine == nullptr) return {.status = "loading", .phase = phase_, .percent = percent_};
+  const EngineStats stats = core_.engine->stats();
+  Readiness result{.status = stats.degraded ? "degraded" : "ready", .phase = "serving"};
+  if (!stats.serving) {
+    result.status = "failed";
+    result.phase = "no device left";
+  }
+  for (const LaneStats& lane : stats.lanes)
+    if (lane.lost) result.lost_devices.push_back(lane.device);
+  return result;
+}
+
 void ApiHandler::ready(Call call) {
-  const bool ready = available().has_value();
+  const Readiness now = readiness();
   std::string body = "{\"status\":";
-  append_json_string(body, ready ? "ready" : draining_ ? "draining" : "loading");
+  append_json_string(body, now.status);
   body += ",\"phase\":";
-  append_json_string(body, ready ? "serving" : draining_ ? "draining" : phase_);
-  body += fmt::format(",\"percent\":{}}}", ready || draining_ ? 100 : percent_);
-  HttpResponse response = json_response(ready ? 200 : 503, std::move(body));
-  if (!ready) response.headers.push_back({"Retry-After", "1"});
+  append_json_string(body, now.phase);
+  body += fmt::format(",\"percent\":{},\"lost_devices\":[", now.percent);
+  for (const std::string& device : now.lost_devices) {
+    if (body.back() != '[') body += ',';
+    append_json_string(body, device);
+  }
+  HttpResponse response = json_response(now.takes_requests() ? 200 : 503, body + "]}");
+  // What is lost does not come back by waiting.
+  if (now.status == "loading" || now.status == "draining")
+    response.headers.push_back({"Retry-After", "1"});
   reply(call, std::move(response));
+}
+
+// Written by a worker: thousands of events would hold up the loop.
+void ApiHandler::timeline(Call call) {
+  if (core_.engine == nullptr) return reply(call, error_response(available().error()));
+  auto lanes = std::make_shared<const std::vector<LaneTimeline>>(core_.engine->timeline());
+  auto trace = std::make_shared<std::string>();
+  auto shared_call = std::make_shared<Call>(std::move(call));
+  const auto submitted =
+      core_.workers.submit([lanes, trace] { *trace = chrome_trace(*lanes); },
+                           [this, trace, shared_call](const Status& ran) {
+                             reply(*shared_call, ran ? json_response(200, std::move(*trace))
+                                                     : error_response(ran.error()));
+                           });
+  if (!submitted) reply(*shared_call, error_response(queue_full()));
 }
 
 void ApiHandler::version(Call call) {
@@ -340,7 +377,7 @@ void ApiHandler::metrics(Call call) {
   if (core_.engine != nullptr) scrape.engine = core_.engine->stats();
   scrape.preparing = core_.n_preparing;
   scrape.held_body_bytes = core_.bodies->bytes();
-  scrape.ready = available().has_value();
+  scrape.ready = readiness().takes_requests();
   scrape.model_load_s = load_s_;
   if (options_.log_rows_dropped) scrape.log_rows_dropped = options_.log_rows_dropped();
   scrape.lag = &loop_.lag();

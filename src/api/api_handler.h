@@ -82,6 +82,14 @@ class ApiHandler final : public HttpHandler {
   std::optional<Refusal> refuse_page(const HttpRequest& head) const;
   Status room_for_body(const HttpRequest& request) const;
   Status available() const;
+  struct Readiness {
+    std::string_view status;  // ready, degraded, failed, draining, loading
+    std::string_view phase;
+    int32_t percent = 100;
+    std::vector<std::string> lost_devices = {};
+    bool takes_requests() const { return status == "ready" || status == "degraded"; }
+  };
+  Readiness readiness() const;
   std::string request_id_of(const HttpRequest& request);
   void reply(const Call& call, HttpResponse response) const;
   void run_job(Call call, HttpResponse (*answer)(const PreparationInput&));
@@ -95,6 +103,7 @@ class ApiHandler final : public HttpHandler {
   void detokenize(Call call);
   void health(Call call);
   void ready(Call call);
+  void timeline(Call call);
   void version(Call call);
   void metrics(Call call);
 

@@ -225,6 +225,11 @@ void ChatExchange::on_done(const RequestUsage& usage, const RequestTimings& timi
   row_.queue_us = timings.queue_us;
   row_.encode_us = timings.encode_us;
   row_.transfer_us = timings.transfer_us;
+  if (timings.transfer_us >= 0) row_.transfer_bytes = timings.transfer_bytes;
+  row_.transfer_path = timings.transfer_path;
+  row_.kv_transfer_us = timings.kv_transfer_us;
+  if (timings.kv_transfer_us >= 0) row_.kv_transfer_bytes = timings.kv_transfer_bytes;
+  row_.stolen = timings.stolen;
   row_.prefill_us = timings.prefill_us;
   row_.first_token_us = timings.first_token_us;
   row_.decode_us = timings.decode_us;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "api/json_writer.h"
@@ -50,6 +51,29 @@ void append_finish(std::string& out, FinishReason reason, std::string_view stop)
   }
 }
 
+// What moved between devices, where anything did, and who finished.
+void append_transfers(std::string& out, const RequestTimings& timings) {
+  const auto comma = [&out] {
+    if (out.size() > 1) out += ',';
+  };
+  const int64_t moving_us =
+      std::max<int64_t>(timings.transfer_us, 0) + std::max<int64_t>(timings.kv_transfer_us, 0);
+  if (timings.transfer_us >= 0 || timings.kv_transfer_us >= 0) {
+    comma();
+    fmt::format_to(std::back_inserter(out), "\"transfer_bytes\":{},\"kv_transfer_bytes\":{}",
+                   timings.transfer_bytes, timings.kv_transfer_bytes);
+    if (!timings.transfer_path.empty()) {
+      out += ",\"transfer_path\":";
+      append_json_string(out, timings.transfer_path);
+    }
+    if (timings.total_us > 0)
+      fmt::format_to(std::back_inserter(out), ",\"transfer_share\":{:.6f}",
+                     static_cast<double>(moving_us) / static_cast<double>(timings.total_us));
+  }
+  comma();
+  fmt::format_to(std::back_inserter(out), "\"stolen\":{}", timings.stolen);
+}
+
 }  // namespace
 
 std::string_view finish_word(FinishReason reason) {
@@ -85,13 +109,15 @@ std::string timings_json(const RequestTimings& timings, int64_t image_decode_us)
       {"image_decode_ms", image_decode_us}, {"queue_ms", timings.queue_us},
       {"encode_ms", timings.encode_us},     {"transfer_ms", timings.transfer_us},
       {"prefill_ms", timings.prefill_us},   {"first_token_ms", timings.first_token_us},
-      {"decode_ms", timings.decode_us},     {"total_ms", timings.total_us},
+      {"decode_ms", timings.decode_us},     {"kv_transfer_ms", timings.kv_transfer_us},
+      {"total_ms", timings.total_us},
   };
   std::string out = "{";
   for (const auto& [name, us] : stages)
     if (us >= 0)
       fmt::format_to(std::back_inserter(out), "{}\"{}\":{:.3f}", out.size() == 1 ? "" : ",", name,
                      static_cast<double>(us) / 1000.0);
+  append_transfers(out, timings);
   return out + '}';
 }
 

@@ -30,7 +30,8 @@ void append_logprobs(std::string& out, const Tokenizer& tokenizer,
 
 // {"prompt_tokens":...}
 std::string usage_json(const RequestUsage& usage);
-// {"queue_ms":...}: the stages that happened.
+// {"queue_ms":...}: the stages that happened; what moved between devices, and transfer_share, its
+// part of the whole time; whether a consumer device answered.
 std::string timings_json(const RequestTimings& timings, int64_t image_decode_us);
 
 struct AnswerChoice {

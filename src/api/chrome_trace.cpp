@@ -1,13 +1,15 @@
 #include "api/chrome_trace.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <string_view>
+
+#include "api/json_writer.h"
 
 namespace hs {
 namespace {
-
-using nlohmann::json;
 
 std::string_view name_of(const TimelineEntry& entry) {
   switch (entry.kind) {
@@ -26,37 +28,41 @@ std::string_view name_of(const TimelineEntry& entry) {
   return decodes ? "decode" : "prefill";
 }
 
-json event_of(const TimelineEntry& entry, size_t lane) {
-  json args = {{"unit", entry.unit},
-               {"request", entry.request},
-               {"requests", entry.n_requests},
-               {"rows", entry.n_rows},
-               {"failed", entry.failed}};
-  if (entry.bytes > 0) args["bytes"] = entry.bytes;
-  return {{"name", name_of(entry)},
-          {"ph", "X"},
-          {"ts", entry.started_us},
-          {"dur", entry.finished_us - entry.started_us},
-          {"pid", 1},
-          {"tid", lane},
-          {"args", std::move(args)}};
+// What the numbers of `n_requests` and `n_rows` are called.
+std::string_view items_of(WorkOrder::Kind kind) {
+  return kind == WorkOrder::Kind::kStep ? "sequences"
+         : kind == WorkOrder::Kind::kKv ? "requests"
+                                        : "images";
+}
+
+void append_event(std::string& out, const TimelineEntry& entry, size_t lane) {
+  const bool step = entry.kind == WorkOrder::Kind::kStep;
+  auto at = std::back_inserter(out);
+  fmt::format_to(
+      at, R"(,{{"name":"{}","ph":"X","ts":{},"dur":{},"pid":1,"tid":{},"args":{{"unit":{})",
+      name_of(entry), entry.started_us, entry.finished_us - entry.started_us, lane, entry.unit);
+  if (entry.request != 0) fmt::format_to(at, R"(,"request":{})", entry.request);
+  fmt::format_to(at, R"(,"{}":{},"{}":{})", items_of(entry.kind), entry.n_requests,
+                 step ? "tokens" : "rows", entry.n_rows);
+  if (step) fmt::format_to(at, R"(,"sampled":{})", entry.n_sampled);
+  if (entry.bytes > 0) fmt::format_to(at, R"(,"bytes":{})", entry.bytes);
+  if (entry.failed) out += R"(,"failed":true)";
+  out += "}}";
 }
 
 }  // namespace
 
-std::string chrome_trace(const std::vector<LaneTimeline>& lanes) {
-  json events = json::array();
+std::string chrome_trace(std::span<const LaneTimeline> lanes) {
+  std::string out =
+      R"({"traceEvents":[{"name":"process_name","ph":"M","pid":1,"args":{"name":"HeteroServe"}})";
   for (size_t lane = 0; lane < lanes.size(); ++lane) {
-    events.push_back({{"name", "thread_name"},
-                      {"ph", "M"},
-                      {"pid", 1},
-                      {"tid", lane},
-                      {"args", {{"name", lanes[lane].lane}}}});
-    for (const TimelineEntry& entry : lanes[lane].entries) {
-      events.push_back(event_of(entry, lane));
-    }
+    fmt::format_to(std::back_inserter(out),
+                   R"(,{{"name":"thread_name","ph":"M","pid":1,"tid":{},"args":{{"name":)", lane);
+    append_json_string(out, lanes[lane].lane);
+    out += "}}";
+    for (const TimelineEntry& entry : lanes[lane].entries) append_event(out, entry, lane);
   }
-  return json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump();
+  return out + R"(],"displayTimeUnit":"ms"})";
 }
 
 }  // namespace hs

@@ -1,15 +1,16 @@
 // The engine's timeline in the trace event format that chrome://tracing and Perfetto open: one
-// thread a lane, one complete event an order, microseconds on the engine's clock.
+// thread a lane, one complete event an order, microseconds on the engine's clock. Holds numbers and
+// device names, no text of any request.
 // Reference: the "Trace Event Format" document of the Chromium project.
 #pragma once
 
+#include <span>
 #include <string>
-#include <vector>
 
 #include "engine/timeline.h"
 
 namespace hs {
 
-std::string chrome_trace(const std::vector<LaneTimeline>& lanes);
+std::string chrome_trace(std::span<const LaneTimeline> lanes);
 
 }  // namespace hs

@@ -59,6 +59,7 @@ ServerMetrics::ServerMetrics()
       n_choices_(kChoiceBuckets),
       encode_s_(kStageBuckets),
       transfer_s_(kStageBuckets),
+      kv_transfer_s_(kStageBuckets),
       image_decode_s_(kStageBuckets),
       start_unix_s_(
           std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
@@ -82,12 +83,12 @@ void ServerMetrics::on_request_done(const RequestOutcome& outcome) {
   observe_us(first_token_s_, timings.first_token_us);
   observe_us(encode_s_, timings.encode_us);
   observe_us(transfer_s_, timings.transfer_us);
+  observe_us(kv_transfer_s_, timings.kv_transfer_us);
   if (timings.prefill_us >= 0 && timings.decode_us >= 0)
     inference_s_.observe(seconds(timings.prefill_us + timings.decode_us));
   const int64_t later_tokens = outcome.usage.completion_tokens / outcome.n_choices - 1;
   if (timings.decode_us >= 0 && later_tokens > 0)
     per_token_s_.observe(seconds(timings.decode_us) / static_cast<double>(later_tokens));
-  transfer_bytes_ += static_cast<uint64_t>(timings.transfer_bytes);
   prompt_tokens_.observe(outcome.usage.prompt_tokens);
   generation_tokens_.observe(outcome.usage.completion_tokens);
   n_choices_.observe(outcome.n_choices);
@@ -112,6 +113,7 @@ std::string ServerMetrics::text(const Scrape& scrape) const {
   engine_text(out, scrape);
   request_text(out);
   own_text(out, scrape);
+  tiers_text(out, scrape.engine);
   http_text(out);
   return out.take();
 }
@@ -186,10 +188,6 @@ void ServerMetrics::own_text(MetricsText& out, const Scrape& scrape) const {
   histogram(out, "heteroserve_image_decode_seconds", "Decoding and resizing one picture.",
             image_decode_s_);
   histogram(out, "heteroserve_vision_encode_seconds", "Vision tower time of a request.", encode_s_);
-  histogram(out, "heteroserve_transfer_seconds", "Embedding transfer time of a request.",
-            transfer_s_);
-  number(out, "heteroserve_transfer_bytes_total", "counter",
-         "Embedding bytes moved between devices.", transfer_bytes_);
   number(out, "heteroserve_steps_total", "counter", "Steps of the language model.", engine.steps);
   number(out, "heteroserve_step_tokens_total", "counter", "Tokens over all steps.",
          engine.step_tokens);
@@ -213,6 +211,45 @@ void ServerMetrics::own_text(MetricsText& out, const Scrape& scrape) const {
   }
   out.family("heteroserve_build_info", "gauge", "The program's version.", false);
   out.sample(1, {{"version", scrape.version}});
+}
+
+// Bytes and counts are the engine's: each copy counts once, also where several requests share it.
+void ServerMetrics::tiers_text(MetricsText& out, const EngineStats& engine) const {
+  const auto sample = [&out](int64_t value, const Labels& labels) {
+    out.sample(static_cast<double>(value), labels);
+  };
+  histogram(out, "heteroserve_transfer_seconds", "Embedding transfer time of a request.",
+            transfer_s_);
+  histogram(out, "heteroserve_kv_transfer_seconds",
+            "Time a request's keys and values took from one device to another.", kv_transfer_s_);
+  out.family("heteroserve_transfers_total", "counter", "Copies between devices, by kind.");
+  sample(engine.transfers, {{"kind", "embedding"}});
+  sample(engine.kv_transfers, {{"kind", "kv"}});
+  out.family("heteroserve_transfer_bytes_total", "counter", "Bytes moved between devices.");
+  sample(engine.transfer_bytes, {{"kind", "embedding"}});
+  sample(engine.kv_transfer_bytes, {{"kind", "kv"}});
+  number(out, "heteroserve_transfer_retries_total", "counter",
+         "Copies repeated by another path because what arrived was not what was sent.",
+         engine.transfer_retries);
+  number(out, "heteroserve_steals_total", "counter",
+         "Requests that consumer devices took from datacenter devices.", engine.steals);
+  number(out, "heteroserve_steal_returns_total", "counter",
+         "Taken requests that went back because pictures kept them waiting.", engine.steal_returns);
+  out.family("heteroserve_lane_busy_seconds_total", "counter",
+             "Time a device worked, by kind; stolen is language work of a consumer device.");
+  for (const LaneStats& lane : engine.lanes) {
+    const std::pair<std::string_view, int64_t> kinds[] = {
+        {"encode", lane.encode_us},
+        {"transfer", lane.transfer_us},
+        {"language", lane.step_us - lane.stolen_us},
+        {"stolen", lane.stolen_us}};
+    for (const auto& [kind, us] : kinds)
+      out.sample(seconds(us), {{"device", lane.device}, {"kind", kind}});
+  }
+  out.family("heteroserve_device_lost", "gauge", "1 when the device does not answer any more.");
+  for (const LaneStats& lane : engine.lanes)
+    out.sample(lane.lost ? 1 : 0, {{"device", lane.device}});
+  number(out, "heteroserve_degraded", "gauge", "1 when a device is lost.", engine.degraded);
 }
 
 void ServerMetrics::http_text(MetricsText& out) const {

@@ -53,6 +53,7 @@ class ServerMetrics {
   void engine_text(MetricsText& out, const Scrape& scrape) const;
   void request_text(MetricsText& out) const;
   void own_text(MetricsText& out, const Scrape& scrape) const;
+  void tiers_text(MetricsText& out, const EngineStats& engine) const;
   void http_text(MetricsText& out) const;
 
   using HttpKey = std::tuple<std::string, std::string, int>;  // handler, method, status
@@ -62,8 +63,7 @@ class ServerMetrics {
   Histogram first_token_s_, gap_s_, per_token_s_;
   Histogram total_s_, queue_s_, inference_s_, prefill_s_, decode_s_;
   Histogram prompt_tokens_, generation_tokens_, max_tokens_, n_choices_;
-  Histogram encode_s_, transfer_s_, image_decode_s_;
-  uint64_t transfer_bytes_ = 0;
+  Histogram encode_s_, transfer_s_, kv_transfer_s_, image_decode_s_;
   int64_t images_ = 0;
   int64_t pixels_ = 0;
   int64_t unknown_fields_ = 0;

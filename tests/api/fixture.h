@@ -78,7 +78,7 @@ class FakeEngine final : public Engine {
   void cancel(RequestId id) override { cancelled.push_back(id); }
   void poll() override {}
   EngineStats stats() const override { return engine_stats; }
-  std::vector<LaneTimeline> timeline() const override { return {}; }
+  std::vector<LaneTimeline> timeline() const override { return lanes; }
   std::vector<std::string> links() const override { return {}; }
   bool idle() const override { return true; }
   const EngineConfig& config() const override { return engine_config; }
@@ -88,6 +88,7 @@ class FakeEngine final : public Engine {
   std::vector<std::shared_ptr<RequestSink>> sinks;
   std::vector<RequestId> cancelled;
   EngineStats engine_stats;
+  std::vector<LaneTimeline> lanes;
   EngineConfig engine_config;
 };
 
