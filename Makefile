@@ -6,7 +6,7 @@ ARGS ?=
 PRESET ?= release
 
 .DEFAULT_GOAL := build
-.PHONY: run build test test-reference bench lint fmt asan tsan fuzz clean help
+.PHONY: run build test test-reference bench bench-tiers lint fmt asan tsan fuzz clean help
 
 run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
 	build/release/heteroserve serve $(MODEL) $(ARGS)
@@ -29,6 +29,11 @@ bench:  ## measure speed against this machine's limits; ends with one line of JS
 	@packaging/install-deps.sh --test
 	@tools/build.sh release heteroserve hs_bench_engine
 	@tests/bench/run.sh build/release $(ARGS)
+
+bench-tiers:  ## compare partitions and work stealing on two CPU devices of one core each; ends with one line of JSON
+	@packaging/install-deps.sh --test
+	@tools/build.sh release hs_bench_tiers
+	@tests/bench/run_tiers.sh build/release $(ARGS)
 
 lint:  ## formatting, include direction, sizes, scripts, spelling, static analysis (ARGS=--fast leaves that out)
 	@packaging/install-deps.sh --lint

@@ -10,6 +10,7 @@ tokenizer is a byte-level BPE over lower-case letters, so that text costs about 
 import argparse
 import itertools
 import json
+import math
 import random
 import struct
 from pathlib import Path
@@ -28,7 +29,7 @@ def random_bf16(generator: random.Random, count: int) -> bytes:
 
 
 def tensors(shape: argparse.Namespace):
-    """Names and shapes of every weight; a shape of one dimension is a norm."""
+    """Names and shapes of every weight; a shape of one dimension is a norm (or a bias, by its name)."""
     d, head = shape.dim, shape.dim // shape.heads
     yield "model.embed_tokens.weight", (shape.vocabulary, d)
     for layer in range(shape.layers):
@@ -45,23 +46,23 @@ def tensors(shape: argparse.Namespace):
     yield "model.norm.weight", (d,)
 
 
-def write_weights(folder: Path, shape: argparse.Namespace) -> None:
-    """model.safetensors: header length, header, data."""
+def write_weights(folder: Path, named_shapes: list[tuple[str, tuple[int, ...]]], seed: int) -> None:
+    """model.safetensors: header length, header, data. Norms are 1, biases 0, all else is random."""
     header, offset = {}, 0
-    for name, dims in tensors(shape):
-        size = 2 * dims[0] * (dims[1] if len(dims) > 1 else 1)
+    for name, dims in named_shapes:
+        size = 2 * math.prod(dims)
         header[name] = {"dtype": "BF16", "shape": list(dims), "data_offsets": [offset, offset + size]}
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    generator = random.Random(shape.seed)
+    generator = random.Random(seed)
     with (folder / "model.safetensors").open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for _, dims in tensors(shape):
+        for name, dims in named_shapes:
             if len(dims) == 1:
-                file.write(b"\x80\x3f" * dims[0])
+                file.write((b"\x00\x00" if name.endswith("bias") else b"\x80\x3f") * dims[0])
             else:
-                file.write(random_bf16(generator, dims[0] * dims[1]))
+                file.write(random_bf16(generator, math.prod(dims)))
 
 
 def byte_letters() -> list[str]:
@@ -79,6 +80,8 @@ def tokenizer(size: int) -> dict:
         merges.append([left, right])
         vocabulary.setdefault(left + right, len(vocabulary))
     for left, middle, right in itertools.product(LETTERS, LETTERS, LETTERS):
+        if len(vocabulary) >= size - 1:
+            break
         merges.append([left + middle, right])
         vocabulary.setdefault(left + middle + right, len(vocabulary))
     for number in itertools.count():
@@ -139,7 +142,7 @@ def main() -> None:
     }
     for name, value in files.items():
         (shape.out / name).write_text(json.dumps(value, ensure_ascii=False) + "\n", encoding="utf-8")
-    write_weights(shape.out, shape)
+    write_weights(shape.out, list(tensors(shape)), shape.seed)
 
 
 if __name__ == "__main__":
