@@ -16,6 +16,16 @@ void TierScheduler::move(RequestId id, int32_t to) {
 
 // ---- stealing
 
+namespace {
+
+// Time to run so much work, of which the longest output takes `steps` steps.
+double work_us(const StepTime& step_time, int64_t tokens, int64_t steps) {
+  return step_time.per_token_us() * static_cast<double>(tokens) +
+         step_time.base_us() * static_cast<double>(steps);
+}
+
+}  // namespace
+
 // Compared without the request itself where it is: it would not wait for itself.
 bool TierScheduler::worth_stealing(const RequestState& request, const Unit& home,
                                    const Unit& thief) const {
@@ -29,12 +39,8 @@ bool TierScheduler::worth_stealing(const RequestState& request, const Unit& home
   if (config_.steal == StealMode::kOn || !home.step_time.known()) return true;
   // Until the thief has run a step it is taken to be like the other unit.
   const StepTime& thief_time = thief.step_time.known() ? thief.step_time : home.step_time;
-  const auto time_us = [](const StepTime& step_time, int64_t tokens, int64_t steps) {
-    return step_time.per_token_us() * static_cast<double>(tokens) +
-           step_time.base_us() * static_cast<double>(steps);
-  };
-  return time_us(thief_time, there.tokens + own.tokens, std::max(there.steps, own.steps)) <
-         time_us(home.step_time, here.tokens, std::max(here.steps, own.steps));
+  return work_us(thief_time, there.tokens + own.tokens, std::max(there.steps, own.steps)) <
+         work_us(home.step_time, here.tokens, std::max(here.steps, own.steps));
 }
 
 void TierScheduler::steal(int32_t thief_index) {
@@ -68,11 +74,34 @@ void TierScheduler::pause_stolen(int32_t device, int64_t duration_us) {
   }
 }
 
+// Going back means running again what the thief has computed, which an answer that is nearly
+// complete, or a unit with much to do, makes a poor trade. The thief is taken to be paused for as
+// large a part of the time as it was so far.
+bool TierScheduler::sooner_at_home(const RequestState& request, const Placement& placement) const {
+  const Unit& home = units_[at(placement.home)];
+  const Unit& thief = units_[at(placement.unit)];
+  if (placement.ran_us == 0 || !home.step_time.known() || !thief.step_time.known()) return true;
+  int64_t n_again = 0;
+  for (const Sequence& sequence : request.choices) {
+    if (sequence.state != SequenceState::kFinished) n_again += sequence.n_computed;
+  }
+  const WorkLeft own = work_left(request);
+  const WorkLeft here = work_left(home);
+  const WorkLeft there = work_left(thief);
+  const double slower =
+      1 + static_cast<double>(placement.paused_us) / static_cast<double>(placement.ran_us);
+  return work_us(home.step_time, here.tokens + own.tokens + n_again,
+                 std::max(here.steps, own.steps)) <
+         work_us(thief.step_time, there.tokens, there.steps) * slower;
+}
+
 void TierScheduler::send_back_paused() {
   for (auto& [id, placement] : placements_) {
     if (placement.home < 0 || placement.paused_us <= config_.steal_pause_us) continue;
     const Unit& home = units_[at(placement.home)];
-    if (home.lost || !units_[at(placement.unit)].scheduler->can_take(id)) continue;
+    const Scheduler& thief = *units_[at(placement.unit)].scheduler;
+    if (home.lost || !thief.can_take(id)) continue;
+    if (!sooner_at_home(*thief.request(id), placement)) continue;
     move(id, placement.home);
     placement.home = -1;
     placement.never_again = true;

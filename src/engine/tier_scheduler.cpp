@@ -158,6 +158,11 @@ void TierScheduler::transfer_done(const TransferOrder& order, bool ok,
 void TierScheduler::step_done(int32_t index, std::span<const int32_t> tokens, int64_t duration_us) {
   Unit& unit = units_[at(index)];
   unit.step_time.saw(unit.step_tokens, duration_us);
+  if (unit.role == UnitRole::kThief) {
+    for (auto& [id, placement] : placements_) {
+      if (placement.unit == index && placement.home >= 0) placement.ran_us += duration_us;
+    }
+  }
   unit.scheduler->step_done(tokens);
 }
 

@@ -10,7 +10,8 @@
 //   begun from a unit that has more to do. Vision goes first: while the device's tower has work no
 //   step is started, and steps are cut so short that a picture waits at most steal_delay_us for the
 //   one in flight. A stolen request that vision has kept waiting longer than steal_pause_us in all
-//   goes back, is run again from its tokens, and is not stolen again.
+//   goes back once it is predicted to be done sooner there, is run again from its tokens, and is
+//   not stolen again.
 // - Stage split: a prefill unit hands a request over to a decode unit when its prompt has run; its
 //   KV blocks are copied.
 // - A lost device takes the requests with it that have state on it; all others go on elsewhere.
@@ -145,6 +146,7 @@ class TierScheduler {
     int32_t home = -1;         // of a stolen request
     bool never_again = false;  // went back once
     int64_t paused_us = 0;     // by vision, since it was stolen
+    int64_t ran_us = 0;        // steps of the thief since then
   };
   struct Handoff {
     KvOrder order;
@@ -170,6 +172,7 @@ class TierScheduler {
   bool encodes_for(int32_t tower, const Unit& unit) const;
   void pause_stolen(int32_t device, int64_t duration_us);
   void send_back_paused();
+  bool sooner_at_home(const RequestState& request, const Placement& placement) const;
   void steal(int32_t thief);
   bool worth_stealing(const RequestState& request, const Unit& home, const Unit& thief) const;
   void move(RequestId id, int32_t to);

@@ -254,6 +254,39 @@ BOOST_AUTO_TEST_CASE(a_stolen_request_that_vision_keeps_waiting_goes_back_with_i
   BOOST_TEST(script.step(1) == "-");              // and is not stolen again
 }
 
+BOOST_AUTO_TEST_CASE(a_paused_request_stays_while_going_back_would_take_longer) {
+  TierConfig config = two_devices(UnitRole::kThief, UnitRole::kServe);
+  config.steal_pause_us = 5'000;
+  Script script(config);
+  BOOST_REQUIRE(script.arrive(1, 10));
+  BOOST_REQUIRE(script.arrive(2, 10));
+  BOOST_TEST(script.run(0) == "1:0+10! 2:0+6");  // home's time is known from here on
+  BOOST_TEST(script.step(0) == "1:10+1! 2:6+4!");
+  BOOST_REQUIRE(script.arrive(3, 6));
+  BOOST_TEST(script.run(1) == "3:0+6!");
+  const auto pause = [&](uint64_t picture, int64_t duration_us) {
+    const RequestId id = 10 + picture;
+    BOOST_REQUIRE(script.arrive(id, 10, {image_at(0, picture, 8)}));
+    BOOST_TEST(script.encode() != "-");
+    script.encode_done(0, duration_us);
+    TransferOrder order;
+    std::vector<RequestId> failed;
+    BOOST_REQUIRE(script.tiers.next_transfer(order));
+    script.tiers.transfer_done(order, true, failed);
+    script.tiers.cancel(id);
+    script.tiers.plan();
+  };
+  // It ran for 10 ms while vision had 6: it keeps 5 / 8 of a device, more than a third of home.
+  script.run(1, 9'000);
+  pause(1, 6'000);
+  BOOST_TEST(script.tiers.unit_of(3) == 1);
+  BOOST_TEST(script.tiers.counters().returns == 0);
+  // A device that vision has almost for itself is worse than home.
+  pause(2, 1'000'000);
+  BOOST_TEST(script.tiers.unit_of(3) == 0);
+  BOOST_TEST(script.tiers.counters().returns == 1);
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_fit_on_the_thief_stays) {
   TierConfig config = two_devices(UnitRole::kThief, UnitRole::kServe);
   config.units[1].scheduling = unit_config(10);  // 40 tokens
