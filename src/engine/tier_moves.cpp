@@ -96,12 +96,17 @@ bool TierScheduler::sooner_at_home(const RequestState& request, const Placement&
 }
 
 void TierScheduler::send_back_paused() {
+  // A picture that the thief has would go through the tower again, before newer ones that wait.
+  constexpr int64_t kPatienceWithPictures = 4;
   for (auto& [id, placement] : placements_) {
     if (placement.home < 0 || placement.paused_us <= config_.steal_pause_us) continue;
     const Unit& home = units_[at(placement.home)];
     const Scheduler& thief = *units_[at(placement.unit)].scheduler;
     if (home.lost || !thief.can_take(id)) continue;
-    if (!sooner_at_home(*thief.request(id), placement)) continue;
+    const RequestState& request = *thief.request(id);
+    const bool encoded = !request.images.empty() && !thief.needs_picture(request);
+    if (encoded && placement.paused_us <= kPatienceWithPictures * config_.steal_pause_us) continue;
+    if (!sooner_at_home(request, placement)) continue;
     move(id, placement.home);
     placement.home = -1;
     placement.never_again = true;

@@ -14,9 +14,20 @@ void TierScheduler::plan() {
   }
 }
 
+// Also while all buffers are full: the next picture begins once a unit has fetched what is in one,
+// and would find the device taken.
 bool TierScheduler::vision_busy(int32_t device) const {
-  return std::ranges::any_of(
-      towers_, [&](const Tower& tower) { return tower.device == device && tower.busy; });
+  for (int32_t t = 0; t < static_cast<int32_t>(towers_.size()); ++t) {
+    const Tower& tower = towers_[at(t)];
+    if (tower.device != device || tower.lost) continue;
+    if (tower.busy) return true;
+    if (!tower.free_buffers.empty()) continue;
+    for (const Unit& unit : units_) {
+      if (unit.device == device || !encodes_for(t, unit)) continue;
+      if (unit.scheduler->next_picture() != std::numeric_limits<uint64_t>::max()) return true;
+    }
+  }
+  return false;
 }
 
 bool TierScheduler::encodes_for(int32_t tower, const Unit& unit) const {

@@ -10,8 +10,8 @@
 //   begun from a unit that has more to do. Vision goes first: while the device's tower has work no
 //   step is started, and steps are cut so short that a picture waits at most steal_delay_us for the
 //   one in flight. A stolen request that vision has kept waiting longer than steal_pause_us in all
-//   goes back once it is predicted to be done sooner there, is run again from its tokens, and is
-//   not stolen again.
+//   (four times as long once its pictures are encoded) goes back when it is predicted to be done
+//   sooner there, is run again from its tokens, and is not stolen again.
 // - Stage split: a prefill unit hands a request over to a decode unit when its prompt has run; its
 //   KV blocks are copied.
 // - A lost device takes the requests with it that have state on it; all others go on elsewhere.

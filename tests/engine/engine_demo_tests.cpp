@@ -214,8 +214,8 @@ BOOST_AUTO_TEST_CASE(pictures_beyond_the_towers_work_area_wait_for_the_next_call
   demo.model.spec.max_encode_rows = 10;
   WakeUp wake;
   const SystemClock clock;
-  auto engine = Engine::create(demo.model, *demo.vision_device, *demo.language_device,
-                               demo_config(), clock, [&] { wake.notify(); });
+  auto engine =
+      Engine::create(demo.model, demo.topology(), demo_config(), clock, [&] { wake.notify(); });
   BOOST_REQUIRE(engine);
   const auto refused = (*engine)->submit(requests[0], std::make_shared<RecordingSink>());
   BOOST_REQUIRE(!refused);

@@ -256,14 +256,14 @@ BOOST_AUTO_TEST_CASE(a_stolen_request_that_vision_keeps_waiting_goes_back_with_i
 
 BOOST_AUTO_TEST_CASE(a_paused_request_stays_while_going_back_would_take_longer) {
   TierConfig config = two_devices(UnitRole::kThief, UnitRole::kServe);
-  config.steal_pause_us = 5'000;
+  config.steal_pause_us = 100;
   Script script(config);
   BOOST_REQUIRE(script.arrive(1, 10));
   BOOST_REQUIRE(script.arrive(2, 10));
   BOOST_TEST(script.run(0) == "1:0+10! 2:0+6");  // home's time is known from here on
   BOOST_TEST(script.step(0) == "1:10+1! 2:6+4!");
   BOOST_REQUIRE(script.arrive(3, 6));
-  BOOST_TEST(script.run(1) == "3:0+6!");
+  BOOST_TEST(script.run(1, 375) == "3:0+6!");  // as fast as home
   const auto pause = [&](uint64_t picture, int64_t duration_us) {
     const RequestId id = 10 + picture;
     BOOST_REQUIRE(script.arrive(id, 10, {image_at(0, picture, 8)}));
@@ -276,14 +276,66 @@ BOOST_AUTO_TEST_CASE(a_paused_request_stays_while_going_back_would_take_longer) 
     script.tiers.cancel(id);
     script.tiers.plan();
   };
-  // It ran for 10 ms while vision had 6: it keeps 5 / 8 of a device, more than a third of home.
-  script.run(1, 9'000);
-  pause(1, 6'000);
+  // It keeps three quarters of a device; at home it would be one of three.
+  script.run(1, 62);
+  pause(1, 150);
   BOOST_TEST(script.tiers.unit_of(3) == 1);
   BOOST_TEST(script.tiers.counters().returns == 0);
   // A device that vision has almost for itself is worse than home.
   pause(2, 1'000'000);
   BOOST_TEST(script.tiers.unit_of(3) == 0);
+  BOOST_TEST(script.tiers.counters().returns == 1);
+}
+
+BOOST_AUTO_TEST_CASE(no_stolen_step_begins_while_a_picture_waits_for_a_buffer) {
+  TierConfig config = two_devices(UnitRole::kThief, UnitRole::kServe);
+  config.towers[0].n_buffers = 1;
+  for (TierConfig::Unit& unit : config.units) unit.scheduling.max_encode_images = 1;
+  Script script(config);
+  BOOST_REQUIRE(script.arrive(1, 10));
+  BOOST_TEST(script.step(0) == "1:0+10!");
+  BOOST_REQUIRE(script.arrive(2, 30));
+  BOOST_TEST(script.run(1) == "2:0+8");
+  BOOST_REQUIRE(script.arrive(3, 10, {image_at(0, 1, 8)}));
+  BOOST_TEST(script.encode() == "0>3/0");
+  BOOST_REQUIRE(script.arrive(4, 10, {image_at(0, 2, 8)}));
+  script.encode_done();
+  TransferOrder transfer;
+  std::vector<RequestId> failed;
+  BOOST_REQUIRE(script.tiers.next_transfer(transfer));
+  BOOST_TEST(script.encode() == "-");
+  BOOST_TEST(script.step(1) == "-");
+  script.tiers.transfer_done(transfer, true, failed);
+  BOOST_TEST(script.encode() == "0>4/0");
+  script.encode_done();
+  BOOST_TEST(script.step(1).starts_with("2:8+"));  // nobody waits for the full buffer
+}
+
+BOOST_AUTO_TEST_CASE(a_paused_request_whose_picture_is_encoded_waits_longer) {
+  TierConfig config = two_devices(UnitRole::kThief, UnitRole::kServe);
+  config.steal_pause_us = 5'000;
+  Script script(config);
+  BOOST_REQUIRE(script.arrive(1, 10));
+  BOOST_TEST(script.step(0) == "1:0+10!");
+  BOOST_REQUIRE(script.arrive(2, 10, {image_at(0, 100, 8)}));
+  BOOST_TEST(script.step(1) == "-");  // stolen; its picture comes first
+  BOOST_TEST(script.tiers.unit_of(2) == 1);
+  BOOST_TEST(script.encode() == "1>2/0!");
+  script.encode_done(0, 1'000);
+  BOOST_TEST(script.run(1) == "2:0+8");
+  for (uint64_t picture = 1; picture <= 2; ++picture) {
+    const RequestId id = 10 + picture;
+    BOOST_REQUIRE(script.arrive(id, 10, {image_at(0, picture, 8)}));
+    BOOST_TEST(script.encode() != "-");
+    script.encode_done(0, 10'000);
+    TransferOrder order;
+    std::vector<RequestId> failed;
+    BOOST_REQUIRE(script.tiers.next_transfer(order));
+    script.tiers.transfer_done(order, true, failed);
+    script.tiers.cancel(id);
+    script.tiers.plan();
+    BOOST_TEST(script.tiers.unit_of(2) == (picture == 1 ? 1 : 0));
+  }
   BOOST_TEST(script.tiers.counters().returns == 1);
 }
 
