@@ -9,10 +9,22 @@
 namespace hs {
 namespace {
 
+// Before the pixels become floats, which take up to 30 times the memory of the file.
+Status check_context(int64_t image_tokens, const ServedModel& model) {
+  // Something has to fit behind the pictures.
+  if (image_tokens < model.max_model_len) return {};
+  return fail(ErrorKind::kTooLarge,
+              fmt::format("The pictures up to this one take {} tokens, but this model's maximum "
+                          "context length is {} tokens.",
+                          image_tokens, model.max_model_len),
+              "context_length_exceeded");
+}
+
+// Adds the picture's tokens to `image_tokens`, which are those of the pictures before it.
 Result<std::shared_ptr<const ImagePatches>> prepare_image(const ImageSource& source,
                                                           ImageOptions options,
                                                           const PreparationInput& input,
-                                                          ImageWork& work) {
+                                                          int64_t& image_tokens, ImageWork& work) {
   const auto bytes = decode_data_url(source.url, input.limits.image_bytes_max);
   if (!bytes) return std::unexpected(bytes.error());
   const auto image = decode_image(*bytes, input.limits.image);
@@ -20,6 +32,11 @@ Result<std::shared_ptr<const ImagePatches>> prepare_image(const ImageSource& sou
   ++work.n_images;
   work.pixels += int64_t{image->width} * image->height;
   options.low_detail = source.low_detail;
+  const auto tokens = input.model.prompts->tokens_of(image->width, image->height, options);
+  if (!tokens) return std::unexpected(tokens.error());
+  image_tokens += *tokens;
+  if (const Status fits = check_context(image_tokens, input.model); !fits)
+    return std::unexpected(fits.error());
   auto patches = input.model.prompts->preprocess(*image, options);
   if (!patches) return std::unexpected(patches.error());
   return std::make_shared<const ImagePatches>(*std::move(patches));
@@ -28,11 +45,12 @@ Result<std::shared_ptr<const ImagePatches>> prepare_image(const ImageSource& sou
 Result<std::vector<std::shared_ptr<const ImagePatches>>> prepare_images(
     const ChatRequest& request, const PreparationInput& input, ImageWork& work) {
   std::vector<std::shared_ptr<const ImagePatches>> images;
+  int64_t image_tokens = 0;
   const int64_t begin_us = input.clock.now_us();
   for (const ImageSource& source : request.images) {
     if (input.cancelled.load(std::memory_order_relaxed))
       return fail(ErrorKind::kCancelled, "The request was cancelled.");
-    auto image = prepare_image(source, request.image_options, input, work);
+    auto image = prepare_image(source, request.image_options, input, image_tokens, work);
     work.decode_us = input.clock.now_us() - begin_us;
     if (!image) {
       Error error = image.error();

@@ -129,6 +129,11 @@ class LlavaPrompts final : public PromptBuilder {
 
   const Tokenizer& tokenizer() const override { return text_.tokenizer(); }
 
+  Result<int64_t> tokens_of(int32_t /*width*/, int32_t /*height*/,
+                            const ImageOptions& /*options*/) const override {
+    return config_.tokens_per_image();
+  }
+
   Result<ImagePatches> preprocess(const Image& image,
                                   const ImageOptions& /*options*/) const override {
     if (preprocessing_.exact_width == 0) return clip_preprocess(image, preprocessing_.clip);

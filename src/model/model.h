@@ -73,8 +73,8 @@ struct Prompt {
 // nothing to choose and pass over it. Each value > 0; a minimum above the maximum, or values beyond
 // the family's own limits, are capped.
 struct ImageOptions {
-  std::optional<int64_t> min_pixels;  // width * height after resizing
-  std::optional<int64_t> max_pixels;
+  std::optional<int64_t> min_pixels = {};  // width * height after resizing
+  std::optional<int64_t> max_pixels = {};
   bool low_detail = false;  // a low maximum, chosen by the family
 };
 
@@ -83,6 +83,10 @@ class PromptBuilder {
  public:
   virtual ~PromptBuilder() = default;
   virtual const Tokenizer& tokenizer() const = 0;
+  // Placeholder tokens of a picture with these sides, both above zero; its pixels are not needed.
+  // Errors: those of preprocess().
+  virtual Result<int64_t> tokens_of(int32_t width, int32_t height,
+                                    const ImageOptions& options) const = 0;
   // Decoded picture to patches of this family's preprocessing. Errors: kInvalidArgument
   // "invalid_image" for a picture whose shape the family cannot take.
   virtual Result<ImagePatches> preprocess(const Image& image,

@@ -55,14 +55,17 @@ class QwenPrompts final : public PromptBuilder {
 
   const Tokenizer& tokenizer() const override { return text_.tokenizer(); }
 
-  Result<ImagePatches> preprocess(const Image& image, const ImageOptions& options) const override {
-    QwenProcessorConfig wanted = apply_image_options(config_.processor, options);
-    const auto size = qwen_smart_resize(image.width, image.height, wanted);
+  Result<int64_t> tokens_of(int32_t width, int32_t height,
+                            const ImageOptions& options) const override {
+    const QwenProcessorConfig wanted = wanted_for(width, height, options);
+    const auto size = qwen_smart_resize(width, height, wanted);
     if (!size) return std::unexpected(size.error());
-    // Enlarging rounds up, so a raised minimum could lead past what the tower has room for.
-    if (int64_t{size->width} * size->height > pixels_max())
-      wanted.min_pixels = std::min(config_.processor.min_pixels, wanted.max_pixels);
-    return qwen_preprocess(image, wanted);
+    const int64_t side = wanted.block_side();
+    return (size->width / side) * (size->height / side);
+  }
+
+  Result<ImagePatches> preprocess(const Image& image, const ImageOptions& options) const override {
+    return qwen_preprocess(image, wanted_for(image.width, image.height, options));
   }
 
   Result<Prompt> chat(const ChatInput& input,
@@ -77,9 +80,16 @@ class QwenPrompts final : public PromptBuilder {
   }
 
  private:
-  int64_t pixels_max() const {
+  // The processor's settings for one picture.
+  QwenProcessorConfig wanted_for(int32_t width, int32_t height, const ImageOptions& options) const {
+    QwenProcessorConfig wanted = apply_image_options(config_.processor, options);
+    const auto size = qwen_smart_resize(width, height, wanted);
     const int64_t side = config_.processor.patch_size;
-    return qwen_patches_max(config_.processor) * side * side;
+    const int64_t room = qwen_patches_max(config_.processor) * side * side;
+    // Enlarging rounds up, so a raised minimum could lead past what the tower has room for.
+    if (size && int64_t{size->width} * size->height > room)
+      wanted.min_pixels = std::min(config_.processor.min_pixels, wanted.max_pixels);
+    return wanted;
   }
 
   Result<Prompt> with_images(const std::vector<int32_t>& ids,

@@ -305,6 +305,28 @@ BOOST_AUTO_TEST_CASE(a_shape_that_the_model_cannot_take_is_400_before_the_first_
   BOOST_TEST(error_of(*writer)["param"] == "messages[0].content[1].image_url");
 }
 
+BOOST_AUTO_TEST_CASE(pictures_beyond_the_context_are_refused_before_they_are_preprocessed) {
+  const std::string picture =
+      "data:image/png;base64," + base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png");
+  json body = picture_message(picture);
+  json& parts = body["messages"][0]["content"];
+  parts.push_back(parts[1]);
+  prompts.pixels_per_token = 224 * 224 / 128;
+  const auto refused = chat(body);
+  BOOST_TEST(refused->status == 400);
+  BOOST_TEST(error_of(*refused)["code"] == "context_length_exceeded");
+  BOOST_TEST(error_of(*refused)["param"] == "messages[0].content[2].image_url");
+  const std::string message = error_of(*refused)["message"];
+  BOOST_TEST(message.find("take 256 tokens") != std::string::npos, message);
+  BOOST_TEST(message.find("length is 256 tokens") != std::string::npos, message);
+  BOOST_TEST(prompts.n_preprocessed == 1);  // the one that still had room
+  BOOST_TEST(engine.requests.empty());
+
+  prompts.pixels_per_token = 224 * 224 / 127;  // a token is left for the rest: up to the engine
+  chat(body);
+  BOOST_TEST(engine.requests.size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(sampling_defaults_of_the_model_hold_until_the_request_says_otherwise) {
   spec.default_temperature = 0.1F;
   spec.default_top_p = 0.5F;

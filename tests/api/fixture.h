@@ -1,6 +1,7 @@
 // An API over a fake engine and a recording writer: requests in, answers out, without a socket.
 #pragma once
 
+#include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <cstdint>
 #include <functional>
@@ -97,8 +98,12 @@ class FakePrompts final : public PromptBuilder {
  public:
   FakePrompts() : tokenizer_(*Tokenizer::load(HS_SOURCE_DIR "/models/demo/llava")) {}
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
-  Result<ImagePatches> preprocess(const Image& image, const ImageOptions& options) const override {
+  Result<int64_t> tokens_of(int32_t width, int32_t height, const ImageOptions&) const override {
     if (refusal) return std::unexpected(*refusal);
+    return int64_t{width} * height / pixels_per_token;
+  }
+  Result<ImagePatches> preprocess(const Image& image, const ImageOptions& options) const override {
+    ++n_preprocessed;
     ImagePatches patches;
     patches.patch_dim = options.low_detail ? 1 : 0;  // what the tests look at
     patches.content_hash[0] = static_cast<uint64_t>(options.min_pixels.value_or(0));
@@ -124,6 +129,8 @@ class FakePrompts final : public PromptBuilder {
   }
 
   std::optional<Error> refusal;  // of every picture
+  int64_t pixels_per_token = 1 << 20;
+  mutable std::atomic<int> n_preprocessed = 0;
 
  private:
   void append(const ChatPart& part, Prompt& prompt) const {

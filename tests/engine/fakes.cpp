@@ -192,6 +192,9 @@ std::string FakeTokenizer::token_bytes(int32_t id) const {
   return text;
 }
 
+Result<int64_t> FakePrompts::tokens_of(int32_t, int32_t, const ImageOptions&) const {
+  return fail(ErrorKind::kUnsupported, "the fake model reads no pictures");
+}
 Result<ImagePatches> FakePrompts::preprocess(const Image&, const ImageOptions&) const {
   return fail(ErrorKind::kUnsupported, "the fake model reads no pictures");
 }

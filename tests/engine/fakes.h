@@ -104,6 +104,7 @@ class FakeTokenizer final : public Tokenizer {
 class FakePrompts final : public PromptBuilder {
  public:
   const Tokenizer& tokenizer() const override { return tokenizer_; }
+  Result<int64_t> tokens_of(int32_t, int32_t, const ImageOptions&) const override;
   Result<ImagePatches> preprocess(const Image&, const ImageOptions&) const override;
   Result<Prompt> chat(const ChatInput&,
                       std::vector<std::shared_ptr<const ImagePatches>>) const override;
