@@ -39,6 +39,7 @@ struct Config {
   int32_t threads = 0;  // 0 = one a core
   int32_t images_max = 8;
   int32_t max_image_mib = 20;
+  int32_t max_encode_patches = 16384;  // of all pictures in one encode() call
   // Devices of each role, as given (app/device_roles.h reads them); both empty = auto.
   std::vector<std::string> consumer;
   std::vector<std::string> datacenter;

@@ -188,6 +188,7 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   load.block_size = config.block_size;
   load.max_step_tokens = config.max_num_batched_tokens;
   load.max_model_len = config.max_model_len;
+  load.max_encode_patches = config.max_encode_patches;
   load.vision_devices = placement->tower_devices;
   load.language_devices = placement->language_devices;
   load.progress = std::move(progress);

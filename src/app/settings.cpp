@@ -165,6 +165,11 @@ constexpr Setting kSettings[] = {
      "image=8", "image=N", "Pictures in one conversation", set_images},
     {"--max-image-mib", "images.max_image_mib", "HETEROSERVE_MAX_IMAGE_MIB", "20", "N",
      "Largest picture, compressed", set_integer<&Config::max_image_mib, 1, 1024>},
+    {"--max-encode-patches", "images.max_encode_patches", "HETEROSERVE_MAX_ENCODE_PATCHES", "16384",
+     "N",
+     "Patches that a tower for pictures of any size encodes at once; larger pictures are scaled "
+     "down. Bounds its work memory",
+     set_integer<&Config::max_encode_patches, 64, kMany>},
     {"--max-num-seqs", "engine.max_num_seqs", "HETEROSERVE_MAX_NUM_SEQS", "64", "N",
      "Sequences in one step", set_integer<&Config::max_num_seqs, 1, 65536>},
     {"--max-num-batched-tokens", "engine.max_num_batched_tokens",

@@ -73,6 +73,7 @@ BOOST_AUTO_TEST_CASE(defaults_are_those_of_the_table) {
   BOOST_TEST(config.max_queue == by_table.max_queue);
   BOOST_TEST(config.images_max == by_table.images_max);
   BOOST_TEST(config.max_image_mib == by_table.max_image_mib);
+  BOOST_TEST(config.max_encode_patches == by_table.max_encode_patches);
   BOOST_TEST(config.shutdown_timeout_s == by_table.shutdown_timeout_s);
   BOOST_TEST((config.dtype == by_table.dtype));
   BOOST_TEST(config.host == "127.0.0.1");
