@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/linear.h"
 #include "kernels/team.h"
 
 namespace hs {
@@ -19,6 +20,15 @@ struct EmbedParams {
   int64_t dim = 0;
 };
 void embed_cpu(const EmbedParams& params, Team& team);
+
+// The same with the rows of a packed weight as the table. Exact.
+struct EmbedPackedParams {
+  PackedWeight table;            // (vocab, dim)
+  const int32_t* ids = nullptr;  // (n_rows)
+  float* y = nullptr;            // (n_rows, dim)
+  int64_t n_rows = 0;
+};
+void embed_packed_cpu(const EmbedPackedParams& params, Team& team);
 
 // y[i] = x[index[i]], rows of dim floats.
 struct GatherRowsParams {

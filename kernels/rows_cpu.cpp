@@ -1,6 +1,7 @@
 #include "kernels/row_work.h"
 #include "kernels/rows.h"
 #include "kernels/simd_math.h"
+#include "kernels/weight_layout.h"
 
 namespace hs::HS_ISA_NS {
 namespace {
@@ -32,6 +33,21 @@ void embed_row(const EmbedParams& p, int64_t id, float* y) {
   }
 }
 
+// A row is scattered over its panel: one element, or a pair, in each step.
+void embed_packed_row(const PackedWeight& table, int64_t id, float* y) {
+  const WeightLayout layout{table.dtype, table.out_dim, table.in_dim};
+  if (table.dtype == DType::kF32) {
+    const auto* from = static_cast<const float*>(table.data);
+    for (int64_t k = 0; k < table.in_dim; ++k) y[k] = from[layout.index(id, k)];
+    return;
+  }
+  const auto* from = static_cast<const uint16_t*>(table.data);
+  for (int64_t k = 0; k < table.in_dim; ++k) {
+    const uint32_t bits = uint32_t{from[layout.index(id, k)]} << 16U;
+    std::memcpy(y + k, &bits, sizeof bits);
+  }
+}
+
 void add_row(float* y, const float* x, int64_t dim) {
   int64_t i = 0;
   for (; i + kLanes <= dim; i += kLanes) store(y + i, load(y + i) + load(x + i));
@@ -44,6 +60,15 @@ void embed_cpu(const EmbedParams& params, Team& team) {
   run_rows(team, params.n_rows, params.dim, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       if (params.ids[r] >= 0) embed_row(params, params.ids[r], params.y + r * params.dim);
+    }
+  });
+}
+
+void embed_packed_cpu(const EmbedPackedParams& params, Team& team) {
+  const int64_t dim = params.table.in_dim;
+  run_rows(team, params.n_rows, dim, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      if (params.ids[r] >= 0) embed_packed_row(params.table, params.ids[r], params.y + r * dim);
     }
   });
 }

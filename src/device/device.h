@@ -150,6 +150,8 @@ class Ops {
                                 int32_t n_heads, float scale, Matrix out) = 0;
   // ids (y.rows); -1 leaves the row alone.
   virtual void embed(const Table& table, const int32_t* ids, Matrix y) = 0;
+  // The same from the rows of a packed weight: a head that is the embedding table, too.
+  virtual void embed(const PackedWeight& table, const int32_t* ids, Matrix y) = 0;
   virtual void gather_rows(Matrix x, const int32_t* index, Matrix y) = 0;
   // y[i] += table[i % period]
   virtual void add_rows(Matrix y, Matrix table) = 0;

@@ -41,7 +41,11 @@ void Llama::load_weights(WeightLoader& weights) {
                      config_.n_layers),
          "", ""});
   }
-  embed_tokens_ = weights.table("embed_tokens.weight", config_.vocab_rows, dim);
+  // A checkpoint may leave the output matrix out only when it says that the embedding matrix serves
+  // as one. Both are then one matrix in memory, too, if packing keeps the embeddings as they are.
+  const bool tied = config_.tie_word_embeddings && !weights.has("lm_head.weight");
+  head_embeds_ = tied && weights.stores_exactly("embed_tokens.weight");
+  if (!head_embeds_) embed_tokens_ = weights.table("embed_tokens.weight", config_.vocab_rows, dim);
   const size_t bytes_before_layers = weights.weight_bytes();
   for (int32_t i = 0; i < config_.n_layers; ++i) {
     const std::string name = fmt::format("layers.{}", i);
@@ -62,9 +66,6 @@ void Llama::load_weights(WeightLoader& weights) {
   }
   layer_weight_bytes_ = weights.weight_bytes() - bytes_before_layers;
   norm_ = weights.vector("norm.weight", dim);
-  // A checkpoint may leave the output matrix out only when it says that the embedding matrix serves
-  // as one.
-  const bool tied = config_.tie_word_embeddings && !weights.has("lm_head.weight");
   lm_head_ =
       weights.matrix(tied ? "embed_tokens.weight" : "lm_head.weight", {config_.vocab_rows, dim});
 
@@ -180,7 +181,10 @@ Matrix Llama::forward(const LanguageStep& step) {
 // Token embeddings; image embeddings take the places of image placeholders.
 Matrix Llama::embed(const LanguageStep& step) {
   const Matrix hidden = hidden_.view(static_cast<int64_t>(step.token_ids.size()), config_.dim);
-  device_->ops().embed(embed_tokens_, inputs_.token_ids(), hidden);
+  if (head_embeds_)
+    device_->ops().embed(lm_head_.packed, inputs_.token_ids(), hidden);
+  else
+    device_->ops().embed(embed_tokens_, inputs_.token_ids(), hidden);
   for (const auto& image : step.image_rows) {
     HS_CHECK_LE(image.first_row + image.n_rows, hidden.rows);
     const Matrix rows{const_cast<void*>(image.rows), hidden.dtype, image.n_rows, config_.dim,

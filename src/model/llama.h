@@ -70,6 +70,7 @@ class Llama final : public LanguageModel {
   Buffer kv_;  // (n_layers, n_blocks) blocks
   int64_t n_kv_blocks_ = 0;
 
+  bool head_embeds_ = false;  // lm_head_ is the embedding table, too, and embed_tokens_ is empty
   OwnedTable embed_tokens_;
   std::vector<Layer> layers_;
   size_t layer_weight_bytes_ = 0;

@@ -221,6 +221,11 @@ OwnedTable WeightLoader::table(const std::string& name, int64_t rows, int64_t co
   return table;
 }
 
+bool WeightLoader::stores_exactly(std::string_view name) const {
+  const auto* entry = checkpoint_->find(name);
+  return entry != nullptr && (dtype_ == DType::kF32 || entry->tensor->dtype == dtype_);
+}
+
 std::vector<float> WeightLoader::host_values(const std::string& name,
                                              std::initializer_list<int64_t> shape) {
   std::vector<float> values;

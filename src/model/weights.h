@@ -69,6 +69,8 @@ class WeightLoader {
   LayerNormWeights layer_norm(const std::string& name, int64_t size);
   // (rows, cols) as stored; float32 is rounded to bfloat16 when matrices are stored so.
   OwnedTable table(const std::string& name, int64_t rows, int64_t cols);
+  // Whether matrix() stores exactly the checkpoint's values. False when there is no such tensor.
+  bool stores_exactly(std::string_view name) const;
   // Values as float32 in host memory, for parameters that are combined before they go to the
   // device.
   std::vector<float> host_values(const std::string& name, std::initializer_list<int64_t> shape);

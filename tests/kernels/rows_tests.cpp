@@ -1,4 +1,7 @@
 // Proves embedding lookup in every stored format, gathers and periodic adds, exactly.
+#include <memory>
+
+#include "kernels/linear.h"
 #include "kernels/op_testing.h"
 #include "kernels/rows.h"
 
@@ -62,6 +65,36 @@ BOOST_AUTO_TEST_CASE(every_float16_is_widened_exactly) {
         wrong += std::isnan(want) ? !std::isnan(y[i]) : double{y[i]} != want;
       }
       BOOST_TEST(wrong == 0);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_a_packed_weight_are_those_that_were_packed) {
+  at_every_level([](Team& team) {
+    for (int64_t dim : {1, 7, 32, 131}) {
+      for (int64_t rows : {5, 16, 35}) {
+        for (DType dtype : {DType::kF32, DType::kBF16}) {
+          auto table = random_floats(static_cast<size_t>(rows * dim), 5);
+          if (dtype == DType::kBF16)
+            for (float& v : table) v = from_bf16(to_bf16(v));
+          std::vector<float> packed(packed_weight_bytes(dtype, rows, dim) / 4 + 16);
+          void* data = packed.data();
+          size_t room = packed.size() * 4;
+          std::align(64, packed_weight_bytes(dtype, rows, dim), data, room);
+          pack_weight_rows_cpu(data, dtype, rows, dim, 0, rows, table.data(), DType::kF32, team);
+          const auto last = static_cast<int32_t>(rows - 1);
+          const int32_t ids[] = {last, -1, 0, 3, 3};
+          std::vector<float> y(static_cast<size_t>(5 * dim), 42.0F);
+          embed_packed_cpu({{dtype, rows, dim, data}, ids, y.data(), 5}, team);
+          int wrong = 0;
+          for (int64_t i = 0; i < 5 * dim; ++i) {
+            const int32_t id = ids[i / dim];
+            const float want = id < 0 ? 42.0F : table[static_cast<size_t>(id * dim + i % dim)];
+            wrong += y[static_cast<size_t>(i)] != want;
+          }
+          BOOST_TEST(wrong == 0);
+        }
+      }
     }
   });
 }

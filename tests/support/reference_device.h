@@ -220,6 +220,10 @@ class ReferenceOps final : public Ops {
     }
   }
 
+  void embed(const PackedWeight& table, const int32_t* ids, Matrix y) override {
+    embed(Table{table.data, DType::kF32, table.out_dim, table.in_dim}, ids, y);
+  }
+
   void gather_rows(Matrix x, const int32_t* index, Matrix y) override {
     for (int64_t i = 0; i < y.rows; ++i) {
       HS_CHECK_LT(index[i], x.rows);

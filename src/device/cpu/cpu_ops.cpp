@@ -171,6 +171,11 @@ void CpuOps::embed(const Table& table, const int32_t* ids, Matrix y) {
             team_);
 }
 
+void CpuOps::embed(const PackedWeight& table, const int32_t* ids, Matrix y) {
+  HS_CHECK_EQ(table.in_dim, y.cols);
+  embed_packed_cpu({.table = table, .ids = ids, .y = dense_floats(y), .n_rows = y.rows}, team_);
+}
+
 void CpuOps::gather_rows(Matrix x, const int32_t* index, Matrix y) {
   HS_CHECK_EQ(x.cols, y.cols);
   gather_rows_cpu({.x = floats(x),

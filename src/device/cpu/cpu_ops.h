@@ -27,6 +27,7 @@ class CpuOps final : public Ops {
   void packed_attention(Matrix qkv, const int32_t* cu_seqlens, int64_t n_segments, int32_t n_heads,
                         float scale, Matrix out) override;
   void embed(const Table& table, const int32_t* ids, Matrix y) override;
+  void embed(const PackedWeight& table, const int32_t* ids, Matrix y) override;
   void gather_rows(Matrix x, const int32_t* index, Matrix y) override;
   void add_rows(Matrix y, Matrix table) override;
   void copy(Matrix from, Matrix to) override;
