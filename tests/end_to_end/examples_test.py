@@ -1,10 +1,11 @@
-"""The `openai` client gets the right answer to every shipped example, streaming and not."""
+"""The `openai` client gets the right answer to every shipped example from every demo model, streaming and not."""
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import PICTURES, picture_part
+from conftest import DEMO, PICTURES, Server, picture_part
 
 EXAMPLES = json.loads((PICTURES / "examples.json").read_text(encoding="utf-8"))
 
@@ -34,32 +35,40 @@ def answer(client, model: str, example: dict, stream: bool) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in reply if chunk.choices)
 
 
-@pytest.fixture(scope="module")
-def model(server) -> str:
-    """The served model's name, as a client finds it."""
-    return server.client().models.list().data[0].id
+@pytest.fixture(scope="module", params=list(EXAMPLES[0]["expected"]))
+def answering(request, server, tmp_path_factory) -> Iterator[tuple[Server, str]]:
+    """A server and its model, for each model that the examples have answers of."""
+    if request.param == DEMO.name:
+        yield server, request.param
+        return
+    running = Server(tmp_path_factory.mktemp(request.param), model=DEMO.parent / request.param)
+    yield running, request.param
+    assert running.stop() == 0, "\n".join(running.lines[-30:])
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
-def test_example_is_answered_correctly(server, model, example, stream):
+def test_example_is_answered_correctly(answering, example, stream):
     """The answer is the true one, and the reference library's."""
+    server, model = answering
     said = answer(server.client(), model, example, stream)
-    assert said == example["expected"]["llava"]
+    assert said == example["expected"][model]
     if example["truth"] is not None:
         assert said == example["truth"]
 
 
-def test_sixteen_clients_get_the_same_text_as_one(server, model):
+def test_sixteen_clients_get_the_same_text_as_one(answering):
     """All examples at once from 16 threads, each twice."""
+    server, model = answering
     work = EXAMPLES * 2
     with ThreadPoolExecutor(16) as pool:
         said = list(pool.map(lambda example: answer(server.client(), model, example, True), work))
-    assert said == [example["expected"]["llava"] for example in work]
+    assert said == [example["expected"][model] for example in work]
 
 
-def test_seeded_sampling_does_not_depend_on_other_requests(server, model):
+def test_seeded_sampling_does_not_depend_on_other_requests(answering):
     """The same seed gives the same text alone and among 16 clients."""
+    server, model = answering
     client = server.client()
 
     def sample(seed: int) -> str:
