@@ -103,9 +103,9 @@ def test_requests_choose_sizes_up_to_the_checkpoints_maximum(qwen):
     assert image_tokens(create(qwen, picture(640, 480, detail="low"))) == 48
 
 
-def test_the_tower_may_be_given_less_room(tmp_path):
+def test_the_tower_may_be_given_less_room(start):
     """--max-encode-patches: larger pictures are scaled down to it."""
-    server = Server(tmp_path, "--max-encode-patches", "100", model=FOLDER)
+    server = start("--max-encode-patches", "100", model=FOLDER)
     assert image_tokens(create(server, picture(640, 480))) == 20
     assert image_tokens(create(server, *[picture(640, 480, colour) for colour in ("red", "blue", "green")])) == 60
     assert server.stop() == 0
@@ -174,9 +174,9 @@ def test_pictures_stand_between_texts_over_several_turns(qwen):
     assert again.choices[0].message.content == after.choices[0].message.content
 
 
-def test_pictures_beyond_the_context_name_the_part(tmp_path):
+def test_pictures_beyond_the_context_name_the_part(start):
     """A 400 as soon as the pictures alone are too many, with both counts; the server goes on."""
-    server = Server(tmp_path, "--max-model-len", "256", "--limit-mm-per-prompt", "image=20", model=FOLDER)
+    server = start("--max-model-len", "256", "--limit-mm-per-prompt", "image=20", model=FOLDER)
     with pytest.raises(openai.BadRequestError) as refusal:
         create(server, *[picture(640, 480)] * 20)
     assert refusal.value.code == "context_length_exceeded"
@@ -199,14 +199,14 @@ def replace(folder: Path, name: str, value: dict) -> None:
     (folder / name).write_text(json.dumps(value), encoding="utf-8")
 
 
-def test_generation_config_holds_unless_the_request_says_otherwise(tmp_path):
+def test_generation_config_holds_unless_the_request_says_otherwise(start, tmp_path):
     """Temperature 0 and a strong repetition penalty from the file; every end token that it names ends an answer."""
     folder = tmp_path / "cautious"
     folder.mkdir()
     defaults = json.loads((FOLDER / "generation_config.json").read_text(encoding="utf-8"))
     answered = {"do_sample": False, "temperature": 0.0, "repetition_penalty": 100.0}
     changed_copy(folder, lambda to: replace(to, "generation_config.json", defaults | answered))
-    server = Server(tmp_path, model=folder)
+    server = start(model=folder)
 
     def tokens(**fields) -> list[str]:
         messages = [{"role": "user", "content": "Hello"}]
@@ -223,9 +223,9 @@ def test_generation_config_holds_unless_the_request_says_otherwise(tmp_path):
     assert server.stop() == 0
 
 
-def test_every_end_token_of_the_files_ends_an_answer(tmp_path):
+def test_every_end_token_of_the_files_ends_an_answer(start, tmp_path):
     """A token that the answer holds, named as one more end token, cuts the answer before it."""
-    plain = Server(tmp_path, model=FOLDER)
+    plain = start(model=FOLDER)
     ask = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0, "max_tokens": 40, "logprobs": True}
     reply = plain.client().chat.completions.create(model=MODEL, **ask)
     pieces = [entry.token for entry in reply.choices[0].logprobs.content]
@@ -239,14 +239,14 @@ def test_every_end_token_of_the_files_ends_an_answer(tmp_path):
     defaults = json.loads((FOLDER / "generation_config.json").read_text(encoding="utf-8"))
     more = defaults | {"eos_token_id": [*defaults["eos_token_id"], end]}
     changed_copy(folder, lambda to: replace(to, "generation_config.json", more))
-    server = Server(tmp_path, model=folder)
+    server = start(model=folder)
     short = server.client().chat.completions.create(model="brief", **ask)
     assert short.choices[0].message.content == "".join(pieces[:cut])
     assert short.choices[0].finish_reason == "stop"
     assert server.stop() == 0
 
 
-def test_a_text_model_answers_and_refuses_pictures(tmp_path):
+def test_a_text_model_answers_and_refuses_pictures(start, tmp_path):
     """Qwen2ForCausalLM on the same server: text is answered, an image part is a 400 that names it."""
     folder = tmp_path / "words"
     folder.mkdir()
@@ -255,7 +255,7 @@ def test_a_text_model_answers_and_refuses_pictures(tmp_path):
         del config[key]
     config |= {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
     changed_copy(folder, lambda to: replace(to, "config.json", config))
-    server = Server(tmp_path, model=folder)
+    server = start(model=folder)
     client = server.client()
     reply = client.chat.completions.create(
         model="words", messages=[{"role": "user", "content": "Hello"}], temperature=0, max_tokens=8
