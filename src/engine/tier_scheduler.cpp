@@ -86,6 +86,29 @@ bool TierScheduler::has_tower(const Unit& unit) const {
   return std::ranges::any_of(unit.towers, [&](int32_t t) { return !towers_[at(t)].lost; });
 }
 
+// It must fit where it is handed over to as well, and its choices, which go together, side by side
+// on both units.
+Status TierScheduler::clamp_to_handover(const Unit& prefill, NewRequest& request) const {
+  const int64_t n_prompt = std::ssize(request.prompt);
+  for (const Unit& other : units_) {
+    const bool decodes = other.role == UnitRole::kDecode && !other.lost;
+    if (!decodes && &other != &prefill) continue;
+    if (Status there = other.scheduler->check_fits(n_prompt, {}); !there) return there;
+    const int64_t block_size = other.scheduler->config().block_size;
+    const int64_t n_blocks = (n_prompt - 1) / block_size + 2 * int64_t{request.n_choices};
+    if (n_blocks > other.scheduler->config().n_blocks) {
+      return fail(ErrorKind::kTooLarge,
+                  fmt::format("{} choices of a prompt of {} tokens are more than the KV cache of "
+                              "this server holds.",
+                              request.n_choices, n_prompt),
+                  "context_length_exceeded");
+    }
+    const int64_t room = other.scheduler->context_limit() - n_prompt;
+    request.max_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_tokens, room));
+  }
+  return {};
+}
+
 Result<int32_t> TierScheduler::arrived(NewRequest request) {
   const auto takes = [&](const Unit& unit) { return takes_arrivals(unit); };
   const std::optional<int32_t> index = least_loaded(takes);
@@ -109,13 +132,8 @@ Result<int32_t> TierScheduler::arrived(NewRequest request) {
                 "queue_full");
   }
   if (unit.role == UnitRole::kPrefill) {
-    // It must fit where it is handed over to as well.
-    for (const Unit& other : units_) {
-      if (other.role != UnitRole::kDecode || other.lost) continue;
-      const Status there = other.scheduler->check_fits(std::ssize(request.prompt), {});
-      if (!there) return std::unexpected(there.error());
-      const auto room = other.scheduler->context_limit() - std::ssize(request.prompt);
-      request.max_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_tokens, room));
+    if (Status status = clamp_to_handover(unit, request); !status) {
+      return std::unexpected(status.error());
     }
   }
   const RequestId id = request.id;

@@ -165,6 +165,7 @@ class TierScheduler {
   bool has_role(UnitRole role) const;  // some unit that is not lost
   bool takes_arrivals(const Unit& unit) const;
   std::optional<int32_t> least_loaded(FunctionRef<bool(const Unit&)> suits) const;
+  Status clamp_to_handover(const Unit& prefill, NewRequest& request) const;
   WorkLeft work_left(const RequestState& request) const;
   WorkLeft work_left(const Unit& unit) const;
   bool has_tower(const Unit& unit) const;

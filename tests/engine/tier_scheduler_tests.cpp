@@ -421,6 +421,21 @@ BOOST_AUTO_TEST_CASE(a_full_decode_unit_keeps_the_request_where_it_is) {
   BOOST_TEST(script.run(0) == "2:6+1!");
 }
 
+BOOST_AUTO_TEST_CASE(choices_that_can_never_be_handed_over_together_are_refused) {
+  for (const size_t small : {0U, 1U}) {
+    TierConfig config = two_devices(UnitRole::kPrefill, UnitRole::kDecode);
+    config.units[small].scheduling = unit_config(8);
+    Script script(config);
+    BOOST_TEST(script.arrive(1, 9, {}, 4).error().code == "context_length_exceeded");
+    BOOST_REQUIRE(script.arrive(2, 9, {}, 3));
+    while (script.run(1) != "-") {
+    }
+    script.tiers.plan();
+    KvOrder order;
+    BOOST_TEST(script.tiers.next_kv(order));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_request_cancelled_between_two_units_frees_both) {
   for (const bool sent : {false, true}) {
     Script script(two_devices(UnitRole::kPrefill, UnitRole::kDecode));
