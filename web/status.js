@@ -17,8 +17,9 @@ function showState(state, words) {
   if (by("state").textContent !== words) by("state").textContent = words;
 }
 
-function waitingWords({ status, phase, percent }) {
-  return status === "loading" ? `${phase}, ${percent} %` : status;
+function stateWords({ status, phase, percent, lost_devices: lost }) {
+  if (status === "loading") return `${phase}, ${percent} %`;
+  return lost?.length ? `${status}, lost ${lost.join(", ")}` : status;
 }
 
 function show(id, value, format = count) {
@@ -56,7 +57,8 @@ async function refresh() {
   }
   try {
     const ready = await fetch("/ready", { cache: "no-store" });
-    showState(ready.ok ? "good" : "wait", ready.ok ? "ready" : waitingWords(await ready.json()));
+    const told = await ready.json();
+    showState({ ready: "good", failed: "bad" }[told.status] ?? "wait", stateWords(told));
     if (!by("version").textContent) by("version").textContent = (await getJson("/version")).version ?? "";
     if (!model) await showModel();
     showNumbers(await getMetrics());
