@@ -106,7 +106,7 @@ struct EngineConfig {
   bool overlap = true;  // as SchedulerConfig's
   StealMode steal = StealMode::kAuto;
   int64_t steal_delay_us = 50'000;     // a picture waits for stolen work at most so long
-  int64_t steal_pause_us = 1'000'000;  // a stolen request waits for pictures at most so long
+  int64_t steal_pause_us = 2'000'000;  // a stolen request waits for pictures at most so long
 };
 
 // What a device's lane has done. Counters only grow.

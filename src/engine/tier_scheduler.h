@@ -56,7 +56,7 @@ struct TierConfig {
   int32_t max_queue = 256;  // requests of all units that have never been admitted
   StealMode steal = StealMode::kAuto;
   int64_t steal_delay_us = 50'000;
-  int64_t steal_pause_us = 1'000'000;
+  int64_t steal_pause_us = 2'000'000;
 };
 
 // Copies the keys and values of a request from one unit's cache to another's.
