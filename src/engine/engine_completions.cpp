@@ -64,11 +64,9 @@ void EngineImpl::record(size_t lane, const WorkOrder& work, TimelineEntry entry)
 
 // ---- lost devices
 
-// Whether the order failed because a device is lost; the first time everything on it is given up.
-bool EngineImpl::lost_with(size_t lane, const Status& status) {
-  if (!says_lost(status)) return false;
-  if (!lanes_[lane].stats.lost) lose_device(lane, status);
-  return true;
+// Gives up everything on the device, the first time that an order fails because it is lost.
+void EngineImpl::check_lost(size_t lane, const Status& status) {
+  if (says_lost(status) && !lanes_[lane].stats.lost) lose_device(lane, status);
 }
 
 void EngineImpl::lose_device(size_t lane, const Status& status) {
@@ -104,7 +102,7 @@ void EngineImpl::handle_encode(EncodeWork& work) {
   if (!work.status) {
     ++counters_.encode_failures;
     log_error("encode order {} failed: {}", work.order.id, work.status.error().message);
-    lost_with(lane, work.status);
+    check_lost(lane, work.status);
     tiers_.encode_failed(work.order, ids_);
     return fail_requests(engine_error("Encoding a picture failed: " + work.status.error().message));
   }
@@ -151,7 +149,7 @@ void EngineImpl::handle_transfer(TransferWork& work) {
   } else {
     ++counters_.encode_failures;
     log_error("transfer of encode order {} failed: {}", work.order.id, work.status.error().message);
-    lost_with(lane, work.status);
+    check_lost(lane, work.status);
   }
   tiers_.transfer_done(work.order, work.status.has_value(), ids_);
   if (!work.status) {
@@ -185,13 +183,17 @@ void EngineImpl::handle_kv(KvWork& work) {
     ++counters_.step_failures;
     log_error("handing over request {} failed: {}", work.order.request,
               work.status.error().message);
-    lost_with(lane, work.status);
+    check_lost(lane, work.status);
   }
   tiers_.kv_done(work.order.id, work.status.has_value(), ids_);
-  if (!work.status) {
-    fail_requests(engine_error("Handing the request over to another device failed: " +
-                               work.status.error().message));
-  }
+  // A copy may end well on a device that was lost in the meantime.
+  fail_requests(work.status
+                    ? Error{ErrorKind::kUnavailable,
+                            fmt::format("The device {} was lost.", lanes_[lane].stats.device),
+                            "device_lost",
+                            {}}
+                    : engine_error("Handing the request over to another device failed: " +
+                                   work.status.error().message));
 }
 
 void EngineImpl::handle_failed_step(StepWork& work) {
@@ -206,7 +208,7 @@ void EngineImpl::handle_failed_step(StepWork& work) {
   const std::string what = "The language model failed: " + work.status.error().message;
   fail_requests(says_lost(work.status) ? Error{ErrorKind::kUnavailable, what, "device_lost", {}}
                                        : engine_error(what));
-  lost_with(parts_.units[static_cast<size_t>(work.unit)].lane, work.status);
+  check_lost(parts_.units[static_cast<size_t>(work.unit)].lane, work.status);
 }
 
 void EngineImpl::handle_step(StepWork& work) {

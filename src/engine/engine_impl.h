@@ -87,7 +87,7 @@ class EngineImpl final : public Engine {
   void handle_failed_step(StepWork& work);
   void handle_token(RequestId id, int32_t choice, const SampledToken& token);
   void lose_device(size_t lane, const Status& status);
-  bool lost_with(size_t lane, const Status& status);
+  void check_lost(size_t lane, const Status& status);
   void record(size_t lane, const WorkOrder& work, TimelineEntry entry);
 
   // engine_dispatch.cpp

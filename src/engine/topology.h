@@ -20,8 +20,8 @@ struct Placement {
   bool own_towers = false;      // a unit's pictures are encoded on its device only
 };
 
-// REQUIRES: both lists hold a device, or partition is kColocated and one does. Text-only models
-// have no towers, and with them `steals` and the consumer devices of kModality mean whole requests.
+// REQUIRES: both lists hold a device, or partition is kColocated and one does. A text-only model
+// loads no towers: with it the consumer devices of kModality work as thieves or not at all.
 Placement place(const std::vector<Device*>& consumer, const std::vector<Device*>& datacenter,
                 Partition partition, bool steals);
 

@@ -336,7 +336,10 @@ Status FakeLanguage::step(const LanguageStep& step, std::span<SampledToken> out)
   const auto n = static_cast<int>(step.token_ids.size());
   n_tokens += n;
   max_tokens_seen = std::max(max_tokens_seen.load(), n);
-  if (n_steps++ == fail_step) return fail(ErrorKind::kUnavailable, "the fake device is lost");
+  if (n_steps++ == fail_step) {
+    return fail(ErrorKind::kUnavailable, "the fake device is lost",
+                fails_lost ? "device_lost" : "");
+  }
   if (Status status = check(step, out.size()); !status) return status;
   write(step);
   for (size_t i = 0; i < step.sample_rows.size(); ++i) {

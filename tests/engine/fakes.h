@@ -149,6 +149,7 @@ class FakeLanguage final : public LanguageModel {
   std::atomic<int> n_tokens = 0;
   std::atomic<int> max_tokens_seen = 0;  // of one step
   std::atomic<int> fail_step = -1;       // the step with this number fails
+  std::atomic<bool> fails_lost = false;  // and says that the device is lost
   std::atomic<uint64_t> nan_seed = 0;    // a request with this seed gets logits that are not finite
   std::function<void(const LanguageStep&)> on_step;  // lane thread; set before the first step
 

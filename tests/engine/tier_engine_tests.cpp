@@ -248,6 +248,25 @@ BOOST_AUTO_TEST_CASE(a_lost_language_device_ends_its_requests_and_the_thief_serv
   check_result(picture, *next);
 }
 
+// The copy stands behind the step that finds the device lost, and ends well all the same.
+BOOST_AUTO_TEST_CASE(a_hand_over_to_a_device_that_was_lost_ends_its_request) {
+  TierFixture fixture(Partition::kStage, StealMode::kOff);
+  FakeLanguage& decode = *fixture.fake->languages[0];
+  decode.gate.close();
+  const auto first = fixture.submit(text_request(10, 1, 5));
+  fixture.run_until([&] { return fixture.engine->stats().kv_transfers == 1; });
+  BOOST_REQUIRE(decode.gate.wait_for_visitor());
+  const auto second = fixture.submit(text_request(10, 2, 5));
+  fixture.run_until([&] { return second->choices[0].n_tokens == 1; });
+  decode.fails_lost = true;
+  decode.fail_step = 0;
+  decode.gate.open();
+  fixture.run_until([&] { return first->done() && second->done(); });
+  BOOST_REQUIRE(first->error && second->error);
+  BOOST_TEST(first->error->code == "device_lost");
+  BOOST_TEST(second->error->code == "device_lost");
+}
+
 BOOST_AUTO_TEST_CASE(a_lost_vision_device_leaves_text) {
   TierFixture fixture(Partition::kModality, StealMode::kOff);
   fixture.devices[0]->lost = true;
