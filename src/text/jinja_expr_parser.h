@@ -42,7 +42,18 @@ class ExprParser {
   std::vector<std::string>& names_used() { return names_used_; }
 
  private:
-  struct Nesting;
+  // Brackets and prefix operators within each other.
+  static constexpr int kNestingMax = 300;
+  // Counts how deep the parser is inside itself.
+  struct Nesting {
+    explicit Nesting(ExprParser& p) : parser(p) {
+      if (++parser.nesting_ > kNestingMax) parser.fail_here("the expression is nested too deeply");
+    }
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+    ~Nesting() { --parser.nesting_; }
+    ExprParser& parser;
+  };
   ExprPtr make(Expr::Kind kind, int line) const;
   ExprPtr finished(ExprPtr expr) const;  // sets depth, checks it
   ExprPtr or_expression();

@@ -61,7 +61,18 @@ class Interpreter {
 
  private:
   enum class Flow { kNormal, kBreak, kContinue };
-  struct DepthGuard;
+  struct DepthGuard {
+    explicit DepthGuard(Interpreter& i) : interpreter(i) {
+      if (++interpreter.depth_ > interpreter.limits_.depth_max) {
+        --interpreter.depth_;
+        throw TemplateError{"the template is nested too deeply"};
+      }
+    }
+    DepthGuard(const DepthGuard&) = delete;
+    DepthGuard& operator=(const DepthGuard&) = delete;
+    ~DepthGuard() { --interpreter.depth_; }
+    Interpreter& interpreter;
+  };
 
   Flow run_body(const Body& body);
   Flow run_stmt(const Stmt& stmt);

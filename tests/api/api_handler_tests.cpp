@@ -1,9 +1,6 @@
 // Proves the API's behaviour from request to last byte, with the engine's part played by the test:
-// shapes of answers and streams, errors before and after the first byte, cancellation, routes, log
-// rows.
+// shapes of answers and streams, errors before and after the first byte, cancellation, routes.
 #include <boost/test/unit_test.hpp>
-#include <fstream>
-#include <iterator>
 #include <latch>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -14,39 +11,8 @@
 #include "api/fixture.h"
 
 namespace hs::test {
-namespace {
 
 using nlohmann::json;
-
-std::string base64_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  static constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  uint32_t bits = 0;
-  int n_bits = 0;
-  for (const char c : bytes) {
-    bits = (bits << 8) | static_cast<uint8_t>(c);
-    for (n_bits += 8; n_bits >= 6; n_bits -= 6) out += kDigits[(bits >> (n_bits - 6)) & 63];
-  }
-  if (n_bits > 0) out += kDigits[(bits << (6 - n_bits)) & 63];
-  return out;
-}
-
-json picture_message(const std::string& url) {
-  return {{"messages",
-           {{{"role", "user"},
-             {"content",
-              {{{"type", "text"}, {"text", "look"}},
-               {{"type", "image_url"}, {"image_url", {{"url", url}}}}}}}}}};
-}
-
-json error_of(const RecordingWriter& writer) {
-  return writer.json()["error"];
-}
-
-}  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(api_handler_tests, ApiFixture)
 
@@ -251,82 +217,6 @@ BOOST_AUTO_TEST_CASE(a_silent_stream_gets_comments) {
   BOOST_TEST(writer->body == ": keep-alive\n\n");
 }
 
-BOOST_AUTO_TEST_CASE(pictures_reach_the_engine_in_order) {
-  const std::string picture = base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png");
-  const auto writer = chat(picture_message("data:image/png;base64," + picture));
-  BOOST_REQUIRE_MESSAGE(engine.requests.size() == 1U, writer->body);
-  BOOST_TEST(engine.requests[0].prompt.images.size() == 1U);
-  BOOST_TEST(engine.requests[0].prompt.spans[0].count == 4);
-  finish();
-  BOOST_TEST(rows[0].n_images == 1);
-  BOOST_TEST(rows[0].image_pixels > 0);
-}
-
-BOOST_AUTO_TEST_CASE(bad_pictures_name_their_part) {
-  for (const char* url : {"data:image/png;base64,", "data:image/png;base64,AAAA",
-                          "http://127.0.0.1/x.png", "AAAA", ""}) {
-    const auto writer = chat(picture_message(url));
-    BOOST_TEST(writer->status == 400, url);
-    BOOST_TEST(error_of(*writer)["param"] == "messages[0].content[1].image_url", url);
-  }
-  const auto large = chat(picture_message("data:image/png;base64," + std::string(8000, 'A')));
-  BOOST_TEST(large->status == 400);
-  BOOST_TEST(error_of(*large)["code"] == "image_too_large");
-}
-
-BOOST_AUTO_TEST_CASE(wanted_sizes_of_pictures_reach_the_preprocessor) {
-  const std::string picture =
-      "data:image/png;base64," + base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png");
-  json body = picture_message(picture);
-  body["mm_processor_kwargs"] = {{"min_pixels", 784}, {"max_pixels", 50176}};
-  chat(body);
-  finish();
-  body["messages"][0]["content"][1]["image_url"]["detail"] = "low";
-  chat(body);
-  finish();
-  BOOST_REQUIRE(engine.requests.size() == 2U);
-  for (const int i : {0, 1}) {
-    const ImagePatches& image = *engine.requests[static_cast<size_t>(i)].prompt.images[0];
-    BOOST_TEST(image.content_hash[0] == 784U);
-    BOOST_TEST(image.content_hash[1] == 50176U);
-    BOOST_TEST(image.patch_dim == i);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_shape_that_the_model_cannot_take_is_400_before_the_first_byte) {
-  prompts.refusal = {ErrorKind::kInvalidArgument, "201 times", "invalid_image", ""};
-  json body = picture_message("data:image/png;base64," +
-                              base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png"));
-  body["stream"] = true;
-  const auto writer = chat(body);
-  BOOST_TEST(writer->status == 400);
-  BOOST_TEST(!writer->streaming);
-  BOOST_TEST(error_of(*writer)["code"] == "invalid_image");
-  BOOST_TEST(error_of(*writer)["param"] == "messages[0].content[1].image_url");
-}
-
-BOOST_AUTO_TEST_CASE(pictures_beyond_the_context_are_refused_before_they_are_preprocessed) {
-  const std::string picture =
-      "data:image/png;base64," + base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png");
-  json body = picture_message(picture);
-  json& parts = body["messages"][0]["content"];
-  parts.push_back(parts[1]);
-  prompts.pixels_per_token = 224 * 224 / 128;
-  const auto refused = chat(body);
-  BOOST_TEST(refused->status == 400);
-  BOOST_TEST(error_of(*refused)["code"] == "context_length_exceeded");
-  BOOST_TEST(error_of(*refused)["param"] == "messages[0].content[2].image_url");
-  const std::string message = error_of(*refused)["message"];
-  BOOST_TEST(message.find("take 256 tokens") != std::string::npos, message);
-  BOOST_TEST(message.find("length is 256 tokens") != std::string::npos, message);
-  BOOST_TEST(prompts.n_preprocessed == 1);  // the one that still had room
-  BOOST_TEST(engine.requests.empty());
-
-  prompts.pixels_per_token = 224 * 224 / 127;  // a token is left for the rest: up to the engine
-  chat(body);
-  BOOST_TEST(engine.requests.size() == 1U);
-}
-
 BOOST_AUTO_TEST_CASE(sampling_defaults_of_the_model_hold_until_the_request_says_otherwise) {
   spec.default_temperature = 0.1F;
   spec.default_top_p = 0.5F;
@@ -351,13 +241,6 @@ BOOST_AUTO_TEST_CASE(sampling_defaults_of_the_model_hold_until_the_request_says_
   BOOST_TEST(own.top_k == 0);
   BOOST_TEST(own.min_p == 0);
   BOOST_TEST(own.repetition_penalty == 1);
-}
-
-BOOST_AUTO_TEST_CASE(a_text_model_refuses_pictures) {
-  spec.has_vision = false;
-  const auto writer = chat(picture_message("data:image/png;base64,AAAA"));
-  BOOST_TEST(writer->status == 400);
-  BOOST_TEST(error_of(*writer)["param"] == "messages[0].content[1].image_url");
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_model_is_404_with_the_served_names) {
@@ -536,167 +419,6 @@ BOOST_AUTO_TEST_CASE(tokenize_and_detokenize_are_each_others_inverse) {
       post("/tokenize", R"({"messages":[{"role":"user","content":"hi"}]})")->json()["count"] > 1);
 }
 
-BOOST_AUTO_TEST_CASE(metrics_count_requests_and_carry_the_model) {
-  engine.engine_stats.running = 3;
-  engine.engine_stats.kv_blocks_used = 1;
-  engine.engine_stats.kv_blocks_total = 4;
-  engine.engine_stats.encode_failures = 1;
-  engine.engine_stats.step_failures = 2;
-  engine.engine_stats.non_finite_images = 4;
-  engine.engine_stats.non_finite_requests = 5;
-  chat({});
-  sink().on_text(0, "x", {}, 1);
-  clock.advance_us(20'000);
-  sink().on_text(0, "y", {}, 2);
-  sink().on_choice_finished(0, FinishReason::kStop, "");
-  sink().on_done({.prompt_tokens = 7, .completion_tokens = 2},
-                 {.first_token_us = 30'000, .total_us = 50'000}, nullptr);
-  api.on_response_done("POST", "/v1/chat/completions", 200, 5000);
-  api.on_response_done("BREW", "/secret/path", 404, 10);
-  api.on_response_done("", "", 503, 10);  // too many connections
-  api.on_response_done("GET", "/ready", 503, 10);
-  const std::string text = get("/metrics")->body;
-  for (const char* line :
-       {"vllm:num_requests_running{model_name=\"tiny\",engine=\"0\"} 3\n",
-        "vllm:kv_cache_usage_perc{model_name=\"tiny\",engine=\"0\"} 0.25\n",
-        "vllm:request_success_total{model_name=\"tiny\",engine=\"0\",finished_reason=\"stop\"} 1\n",
-        "vllm:inter_token_latency_seconds_bucket{model_name=\"tiny\",engine=\"0\",le=\"0.025\"} "
-        "1\n",
-        "vllm:inter_token_latency_seconds_bucket{model_name=\"tiny\",engine=\"0\",le=\"0.01\"} 0\n",
-        "vllm:time_to_first_token_seconds_count{model_name=\"tiny\",engine=\"0\"} 1\n",
-        "http_requests_total{handler=\"/v1/chat/completions\",method=\"POST\",status=\"200\"} 1\n",
-        "http_requests_total{handler=\"other\",method=\"other\",status=\"404\"} 1\n",
-        "heteroserve_engine_failures_total{model_name=\"tiny\",engine=\"0\",kind=\"step\"} 2\n",
-        "heteroserve_engine_failures_total{model_name=\"tiny\",engine=\"0\",kind=\"encode\"} 1\n",
-        "heteroserve_non_finite_total{model_name=\"tiny\",engine=\"0\",kind=\"image\"} 4\n",
-        "heteroserve_non_finite_total{model_name=\"tiny\",engine=\"0\",kind=\"request\"} 5\n",
-        "heteroserve_requests_refused_total{model_name=\"tiny\",engine=\"0\"} 1\n",
-        "heteroserve_requests_preparing{model_name=\"tiny\",engine=\"0\"} 0\n",
-        "heteroserve_ready{model_name=\"tiny\",engine=\"0\"} 1\n"})
-    BOOST_TEST(text.find(line) != std::string::npos, line);
-  BOOST_TEST(text.find("secret") == std::string::npos);
-}
-
-BOOST_AUTO_TEST_CASE(timings_and_the_row_say_what_moved_and_who_finished) {
-  const auto moved = chat({{"timings", true}});
-  sink().on_choice_finished(0, FinishReason::kStop, "");
-  RequestTimings timings{.transfer_us = 250,
-                         .total_us = 50'000,
-                         .transfer_bytes = 1'048'576,
-                         .transfer_path = "staged",
-                         .stolen = true};
-  sink().on_done({.prompt_tokens = 7, .completion_tokens = 1}, timings, nullptr);
-  BOOST_TEST(moved->json()["timings"] ==
-             json::parse(R"({"transfer_ms":0.25,"total_ms":50.0,"transfer_bytes":1048576,
-      "kv_transfer_bytes":0,"transfer_path":"staged","transfer_share":0.005,"stolen":true})"));
-  BOOST_TEST(rows.back().transfer_bytes == 1'048'576);
-  BOOST_TEST(rows.back().transfer_path == "staged");
-  BOOST_TEST(rows.back().kv_transfer_us == -1);
-  BOOST_TEST(rows.back().kv_transfer_bytes == -1);
-  BOOST_TEST(rows.back().stolen);
-
-  const auto handed_over = chat({{"timings", true}});
-  sink().on_choice_finished(0, FinishReason::kStop, "");
-  timings = {.total_us = 50'000,
-             .kv_transfer_us = 1000,
-             .kv_transfer_bytes = 4096,
-             .transfer_path = "peer"};
-  sink().on_done({.prompt_tokens = 7, .completion_tokens = 1}, timings, nullptr);
-  BOOST_TEST(handed_over->json()["timings"] ==
-             json::parse(R"({"kv_transfer_ms":1.0,"total_ms":50.0,"transfer_bytes":0,
-      "kv_transfer_bytes":4096,"transfer_path":"peer","transfer_share":0.02,"stolen":false})"));
-  BOOST_TEST(rows.back().transfer_bytes == -1);
-  BOOST_TEST(rows.back().kv_transfer_us == 1000);
-  BOOST_TEST(rows.back().kv_transfer_bytes == 4096);
-
-  const auto here = chat({{"timings", true}});
-  finish();
-  BOOST_TEST(here->json()["timings"] == json::parse(R"({"stolen":false})"));
-  BOOST_TEST(rows.back().transfer_bytes == -1);
-  BOOST_TEST(rows.back().transfer_path == "");
-}
-
-BOOST_AUTO_TEST_CASE(metrics_show_what_moved_and_what_each_device_did) {
-  EngineStats& stats = engine.engine_stats;
-  stats.steals = 5;
-  stats.steal_returns = 2;
-  stats.transfers = 3;
-  stats.transfer_bytes = 4096;
-  stats.kv_transfers = 1;
-  stats.kv_transfer_bytes = 8192;
-  stats.transfer_retries = 6;
-  stats.degraded = true;
-  stats.lanes = {{.device = "cpu:0",
-                  .encode_us = 1'500'000,
-                  .transfer_us = 250'000,
-                  .step_us = 2'000'000,
-                  .stolen_us = 500'000},
-                 {.device = "cpu:1", .lost = true}};
-  // Two requests that waited for one copy: it counts once.
-  for (int i = 0; i < 2; ++i) {
-    chat({});
-    sink().on_choice_finished(0, FinishReason::kStop, "");
-    sink().on_done({}, {.total_us = 10, .transfer_bytes = 4096, .kv_transfer_us = 2000}, nullptr);
-  }
-  const std::string text = get("/metrics")->body;
-  const std::string labels = R"({model_name="tiny",engine="0")";
-  for (const std::string& line :
-       {"heteroserve_steals_total" + labels + "} 5\n",
-        "heteroserve_steal_returns_total" + labels + "} 2\n",
-        "heteroserve_transfers_total" + labels + ",kind=\"embedding\"} 3\n",
-        "heteroserve_transfers_total" + labels + ",kind=\"kv\"} 1\n",
-        "heteroserve_transfer_bytes_total" + labels + ",kind=\"embedding\"} 4096\n",
-        "heteroserve_transfer_bytes_total" + labels + ",kind=\"kv\"} 8192\n",
-        "heteroserve_transfer_retries_total" + labels + "} 6\n",
-        "heteroserve_kv_transfer_seconds_count" + labels + "} 2\n",
-        "heteroserve_kv_transfer_seconds_bucket" + labels + ",le=\"0.001\"} 0\n",
-        "heteroserve_lane_busy_seconds_total" + labels + ",device=\"cpu:0\",kind=\"encode\"} 1.5\n",
-        "heteroserve_lane_busy_seconds_total" + labels +
-            ",device=\"cpu:0\",kind=\"transfer\"} 0.25\n",
-        "heteroserve_lane_busy_seconds_total" + labels +
-            ",device=\"cpu:0\",kind=\"language\"} 1.5\n",
-        "heteroserve_lane_busy_seconds_total" + labels + ",device=\"cpu:0\",kind=\"stolen\"} 0.5\n",
-        "heteroserve_device_lost" + labels + ",device=\"cpu:0\"} 0\n",
-        "heteroserve_device_lost" + labels + ",device=\"cpu:1\"} 1\n",
-        "heteroserve_degraded" + labels + "} 1\n"})
-    BOOST_TEST(text.find(line) != std::string::npos, line);
-}
-
-BOOST_AUTO_TEST_CASE(ready_says_which_devices_are_lost) {
-  engine.engine_stats.lanes = {{.device = "cpu:0"}, {.device = "cpu:1"}};
-  BOOST_TEST(get("/ready")->json() == json::parse(R"({"status":"ready","phase":"serving",
-      "percent":100,"lost_devices":[]})"));
-  engine.engine_stats.degraded = true;
-  engine.engine_stats.lanes[1].lost = true;
-  const auto degraded = get("/ready");
-  BOOST_TEST(degraded->status == 200);
-  BOOST_TEST(degraded->json() == json::parse(R"({"status":"degraded","phase":"serving",
-      "percent":100,"lost_devices":["cpu:1"]})"));
-  engine.engine_stats.serving = false;
-  engine.engine_stats.lanes[0].lost = true;
-  const auto failed = get("/ready");
-  BOOST_TEST(failed->status == 503);
-  BOOST_TEST(failed->header("Retry-After") == "");
-  BOOST_TEST(failed->json()["status"] == "failed");
-  BOOST_TEST(failed->json()["lost_devices"] == json::parse(R"(["cpu:0","cpu:1"])"));
-  BOOST_TEST(get("/health")->status == 200);
-  BOOST_TEST(
-      get("/metrics")->body.find("heteroserve_ready{model_name=\"tiny\",engine=\"0\"} 0\n") !=
-      std::string::npos);
-}
-
-BOOST_AUTO_TEST_CASE(the_timeline_is_a_trace_of_the_lanes) {
-  engine.lanes = {{"cpu:0", {{.kind = WorkOrder::Kind::kEncode, .finished_us = 5}}}, {"cpu:1", {}}};
-  const auto writer = send(request("GET", "/debug/timeline"));
-  run_until(loop, [&] { return writer->done; }, "the trace");
-  BOOST_TEST(writer->status == 200);
-  BOOST_TEST(writer->header("Content-Type") == "application/json");
-  const json events = writer->json()["traceEvents"];
-  BOOST_REQUIRE(events.size() == 4U);  // the process, two threads, one order
-  BOOST_TEST(events[2]["name"] == "encode");
-  BOOST_TEST(send(request("POST", "/debug/timeline"))->status == 405);
-}
-
 BOOST_AUTO_TEST_CASE(protocol_errors_have_the_apis_shape) {
   const HttpResponse response =
       api.protocol_error(413, "The body is too large.", request("POST", "/v1/chat/completions"));
@@ -717,32 +439,6 @@ BOOST_AUTO_TEST_CASE(protocol_errors_have_the_apis_shape) {
     BOOST_TEST(json::parse(other.body)["error"]["code"] == code);
   }
   BOOST_TEST(rows.size() == 1U);  // what has no path belongs to no logged route
-}
-
-BOOST_AUTO_TEST_SUITE_END()
-
-struct LoadingFixture : ApiFixture {
-  LoadingFixture() : ApiFixture(false) {}
-};
-
-BOOST_FIXTURE_TEST_SUITE(api_handler_loading_tests, LoadingFixture)
-
-BOOST_AUTO_TEST_CASE(while_loading_the_server_is_alive_and_not_ready) {
-  api.set_loading("reading weights", 40);
-  BOOST_TEST(get("/health")->status == 200);
-  const auto ready = get("/ready");
-  BOOST_TEST(ready->status == 503);
-  BOOST_TEST(ready->json()["phase"] == "reading weights");
-  BOOST_TEST(ready->json()["percent"] == 40);
-  const auto refused = chat({});
-  BOOST_TEST(refused->status == 503);
-  BOOST_TEST(error_of(*refused)["code"] == "model_loading");
-  BOOST_TEST(rows.back().error_code == "model_loading");
-  BOOST_TEST(get("/v1/models")->json()["data"].empty());
-  BOOST_TEST(get("/metrics")->status == 200);
-  BOOST_TEST(error_of(*get("/debug/timeline"))["code"] == "model_loading");
-  load();
-  BOOST_TEST(get("/ready")->status == 200);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

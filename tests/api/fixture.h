@@ -67,6 +67,10 @@ class RecordingWriter final : public ResponseWriter {
   std::function<void()> leave;
 };
 
+inline nlohmann::json error_of(const RecordingWriter& writer) {
+  return writer.json()["error"];
+}
+
 // Takes requests and does nothing: the test plays the engine's part on the sinks.
 class FakeEngine final : public Engine {
  public:
