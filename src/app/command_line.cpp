@@ -13,6 +13,7 @@
 #include "app/commands.h"
 #include "app/config.h"
 #include "app/exit_codes.h"
+#include "app/plan_options.h"
 #include "base/log.h"
 
 namespace hs {
@@ -24,6 +25,7 @@ struct Parsed {
   std::string file;  // --config
   RunOptions run;
   LogsOptions logs;
+  PlanOptions plan;
 };
 
 void add_settings(CLI::App& command, Parsed& parsed) {
@@ -109,6 +111,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   add_settings(*config, parsed);
   std::string action = "show";
   config->add_option("ACTION", action, "show or check")->check(CLI::IsMember({"show", "check"}));
+  add_plan(app, parsed.plan);
   const CLI::App* version = app.add_subcommand("version", "Print the version");
 
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
@@ -120,8 +123,9 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
     return usage_error(error.what());
   }
   if (version->parsed()) return version_command();
+  if (const auto planned = run_plan(app, parsed.plan)) return *planned;
   if (app.get_subcommands().empty())
-    return usage_error("name a sub-command: serve, run, logs, config or version");
+    return usage_error("name a sub-command: serve, run, logs, plan, config or version");
 
   parsed.sources.environment = [](const char* name) { return std::getenv(name); };
   if (!parsed.file.empty()) parsed.sources.file = parsed.file;
