@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #define HS_ISA_CAT_(a, b) a##b
 #define HS_ISA_CAT(a, b) HS_ISA_CAT_(a, b)
@@ -80,9 +81,9 @@ HS_INLINE F32 min(F32 a, F32 b) {
 // Lane i of the result is lane i ^ Step.
 template <int Step>
 HS_INLINE F32 swap_lanes(F32 v) {
-  I32 from;
-  for (int i = 0; i < kLanes; ++i) from[i] = i ^ Step;
-  return __builtin_shuffle(v, from);
+  return [v]<int... lane>(std::integer_sequence<int, lane...>) __attribute__((always_inline)) {
+    return __builtin_shufflevector(v, v, (lane ^ Step)...);
+  }(std::make_integer_sequence<int, kLanes>{});
 }
 // Halves are added (compared) until one lane is left.
 HS_INLINE float sum(F32 v) {

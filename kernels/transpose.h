@@ -11,13 +11,15 @@ namespace hs::HS_ISA_NS {
 // the upper. Becomes one unpack instruction.
 template <int kUnit, bool kUpper>
 HS_INLINE F32 unpack(F32 a, F32 b) {
-  I32 from;
-  for (int i = 0; i < kLanes; ++i) {
-    const int place = i % 4;
-    const int source = i - place + (kUpper ? 2 : 0) + place / (2 * kUnit) * kUnit + place % kUnit;
-    from[i] = place / kUnit % 2 == 0 ? source : kLanes + source;
-  }
-  return __builtin_shuffle(a, b, from);
+  constexpr auto from = [](int lane) {
+    const int place = lane % 4;
+    const int source =
+        lane - place + (kUpper ? 2 : 0) + place / (2 * kUnit) * kUnit + place % kUnit;
+    return place / kUnit % 2 == 0 ? source : kLanes + source;
+  };
+  return [=]<int... lane>(std::integer_sequence<int, lane...>) __attribute__((always_inline)) {
+    return __builtin_shufflevector(a, b, from(lane)...);
+  }(std::make_integer_sequence<int, kLanes>{});
 }
 
 // Four floats of each of the rows rows[0], rows[4], rows[8] ...: one row a 128-bit lane.
