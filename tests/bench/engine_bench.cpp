@@ -1,8 +1,9 @@
 // Speed of a checkpoint through the engine, beside the limits of this machine measured in the same
 // run.
 //
-//   hs_bench_engine MODEL [--dtype bfloat16|float32] [--threads N] [--repeats N]
+//   hs_bench_engine MODEL [--dtype bfloat16|float32] [--threads N] [--repeats N] [--decode STREAMS]
 //
+// --decode measures that many streams and nothing else, which is what a profiler wants.
 // No HTTP: prompts are token ids, so only the engine, its lanes and the kernels are measured.
 // Prints a table for people and, last, one line of JSON. Every figure is the median of the repeats,
 // with the smallest and largest beside it.
@@ -37,6 +38,7 @@ struct Options {
   hs::DType dtype = hs::DType::kBF16;
   int threads = 0;
   int repeats = 5;
+  int decode_streams = 0;  // nothing else is measured
 };
 
 struct Spread {
@@ -240,6 +242,12 @@ struct Report {
 
 int run_bench(const Options& options) {
   Bench bench(options);
+  if (const int streams = options.decode_streams; streams > 0) {
+    const Spread rate = repeat(options.repeats, [&] { return decode_rate(bench, streams); });
+    fmt::print("{:.2f} tokens/s ({:.2f} to {:.2f}), {:.3f} ms a step\n", rate.median, rate.low,
+               rate.high, 1e3 * streams / rate.median);
+    return 0;
+  }
   const hs::MachineLimits limits = hs::measure_machine_limits(options.threads);
   const hs::ModelSpec& spec = bench.spec();
   Report report;
@@ -302,6 +310,8 @@ int main(int argc, char** argv) {
       options.threads = std::atoi(argv[++i]);
     } else if (argument == "--repeats" && has_value) {
       options.repeats = std::max(1, std::atoi(argv[++i]));
+    } else if (argument == "--decode" && has_value) {
+      options.decode_streams = std::max(1, std::atoi(argv[++i]));
     } else {
       options.model = argument;
     }
@@ -309,7 +319,8 @@ int main(int argc, char** argv) {
   if (options.model.empty()) {
     fmt::print(
         stderr,
-        "usage: hs_bench_engine MODEL [--dtype bfloat16|float32] [--threads N] [--repeats N]\n");
+        "usage: hs_bench_engine MODEL [--dtype bfloat16|float32] [--threads N] [--repeats N] "
+        "[--decode STREAMS]\n");
     return 2;
   }
   return run_bench(options);
