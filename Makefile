@@ -6,7 +6,7 @@ ARGS ?=
 PRESET ?= release
 
 .DEFAULT_GOAL := build
-.PHONY: run build test test-reference bench bench-tiers bench-full-size lint fmt asan tsan fuzz clean help
+.PHONY: run build test test-cuda cuda-build cuda-report test-reference bench bench-tiers bench-full-size lint fmt asan tsan fuzz clean help
 
 run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
 	build/release/heteroserve serve $(MODEL) $(ARGS)
@@ -19,6 +19,21 @@ test:  ## run all tests
 	@packaging/install-deps.sh --test
 	@tools/build.sh $(PRESET)
 	@tests/run.sh build/$(PRESET)
+
+cuda-build:  ## compile the CUDA kernels for sm_80, sm_89 and sm_90 and compare registers and spills with the committed report
+	@packaging/install-deps.sh --build
+	@tools/build.sh cuda hs_kernels_cuda
+	@python3 tools/cuda_report.py build/cuda
+
+cuda-report:  ## write that report anew
+	@packaging/install-deps.sh --build
+	@tools/build.sh cuda hs_kernels_cuda
+	@python3 tools/cuda_report.py build/cuda --write
+
+test-cuda: cuda-build  ## that, and all kernels on an emulated GPU (no GPU needed)
+	@packaging/install-deps.sh --test
+	@tools/build.sh cuda hs_test_cuda
+	@tests/run.sh build/cuda --cpp-only
 
 test-reference:  ## optional: compare random-weight models with Hugging Face transformers (installs PyTorch)
 	@packaging/install-deps.sh --test

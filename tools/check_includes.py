@@ -41,6 +41,7 @@ LIBRARIES = {
     r"turbojpeg\.h|jpeglib\.h|spng\.h": "src/media",
     r"openssl/.*": "src/media src/model src/store src/app",
     r"zlib\.h": "src/http src/media",
+    r"cuda_runtime_api\.h|cuda_emu/.*": "kernels",
     r"immintrin\.h|x86intrin\.h|cpuid\.h": "kernels src/device/cpu",
 }
 # word -> folders where it may appear at all
