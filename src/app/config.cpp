@@ -104,7 +104,6 @@ Status check_tiers(const Config& config) {
 // What this version cannot do yet is refused, not ignored.
 Status check_supported(const Config& config) {
   const char* flag = nullptr;
-  if (config.cut == CutChoice::kPre) flag = "--cut pre";
   if (config.tensor_parallel > 1) flag = "--tensor-parallel";
   if (flag == nullptr) return {};
   return fail(ErrorKind::kUnsupported, fmt::format("{}: this version does not do it yet", flag));

@@ -16,11 +16,9 @@
 #include "base/status.h"
 #include "device/peer_link.h"
 #include "engine/partition.h"
+#include "model/cut.h"
 
 namespace hs {
-
-// Where pictures cross from one device to the other: before or after the projector.
-enum class CutChoice { kAuto, kPre, kPost };
 
 struct Config {
   std::string model;  // checkpoint directory

@@ -138,6 +138,35 @@ Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
   return place(consumer, datacenter, config.partition, *steals);
 }
 
+// Whether some tower encodes for a language model on another device.
+bool pictures_cross(const Placement& placement) {
+  if (placement.own_towers) return false;
+  return std::ranges::any_of(placement.tower_devices, [&](const Device* tower) {
+    return std::ranges::any_of(placement.language_devices,
+                               [&](const Device* language) { return language != tower; });
+  });
+}
+
+// Where a picture crosses and how many bytes one of common size takes there.
+std::string describe_cut(const ServedEngine& loaded, const Placement& placement) {
+  const ModelSpec& spec = loaded.model.spec;
+  if (!spec.has_vision) return {};
+  if (!pictures_cross(placement)) return "cut: pictures stay on the device that answers\n";
+  constexpr int32_t kWidth = 640;
+  constexpr int32_t kHeight = 480;
+  const auto n_rows = loaded.model.prompts->tokens_of(kWidth, kHeight, {});
+  const DType dtype = placement.language_devices.front()->activation_dtype();
+  const auto bytes = [&](int32_t width) {
+    return n_rows.value_or(0) * width * static_cast<int64_t>(dtype_bytes(dtype));
+  };
+  const bool pre = spec.cut_before_projector;
+  return fmt::format(
+      "cut {} the projector: {} rows of {} {} = {} bytes for a picture of {} x {} ({} it: {})\n",
+      pre ? "before" : "after", n_rows.value_or(0), spec.tower_dim(), dtype_name(dtype),
+      bytes(spec.tower_dim()), kWidth, kHeight, pre ? "after" : "before",
+      bytes(pre ? spec.dim : spec.feature_dim));
+}
+
 }  // namespace
 
 Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
@@ -191,10 +220,15 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   load.max_encode_patches = config.max_encode_patches;
   load.vision_devices = placement->tower_devices;
   load.language_devices = placement->language_devices;
+  load.cut = pictures_cross(*placement) ? config.cut : CutChoice::kPost;
   load.progress = std::move(progress);
   auto model = load_model(load);
   if (!model) return std::unexpected(model.error());
   loaded->model = *std::move(model);
+  if (config.cut == CutChoice::kPre && !loaded->model.spec.has_vision)
+    return fail(ErrorKind::kInvalidArgument,
+                fmt::format("--cut pre: {} takes no pictures", loaded->model.spec.name));
+  if (!loaded->roles.empty()) loaded->roles += describe_cut(*loaded, *placement);
 
   const auto max_model_len = resolve_max_model_len(config, loaded->model.spec);
   if (!max_model_len) return std::unexpected(max_model_len.error());

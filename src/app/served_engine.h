@@ -22,7 +22,9 @@ struct ServedEngine {
   Model model;
   std::unique_ptr<Engine> engine;  // stops its lanes before the model goes
   std::shared_ptr<const ServedModel> served;
-  std::string roles;  // a table for people of what was chosen and why; empty with one device
+  // For people: a table of what was chosen and why, and what a picture costs between devices. Empty
+  // with one device.
+  std::string roles;
   double load_s = 0;
 };
 

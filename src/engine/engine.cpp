@@ -27,7 +27,8 @@ EngineImpl::EngineImpl(const Model& model, EngineParts parts, const Clock& clock
   for (int32_t i = 0; i < tiers_.n_units(); ++i) {
     EngineUnit& unit = parts_.units[static_cast<size_t>(i)];
     step_builders_.emplace_back(spec_.kv_layout.block_size, spec_.n_position_axes,
-                                tiers_.unit(i).slots(), unit.embeddings.get());
+                                tiers_.unit(i).slots(),
+                                unit.intake ? &unit.intake->memory() : nullptr);
     spare_steps_.push_back(std::make_unique<StepWork>(*unit.model, i));
   }
   for (Device* device : parts_.devices) {

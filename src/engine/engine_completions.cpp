@@ -106,10 +106,16 @@ void EngineImpl::handle_encode(EncodeWork& work) {
     tiers_.encode_failed(work.order, ids_);
     return fail_requests(engine_error("Encoding a picture failed: " + work.status.error().message));
   }
-  const auto n_bad = std::ranges::count(work.outcomes, ImageOutcome::kFailed);
+  tiers_.encode_done(work.order, work.outcomes, encode_us, ids_);
+  fail_not_finite(work.outcomes);
+}
+
+// Ends the requests of ids_, which wait for pictures that a device computed and that cannot be
+// used.
+void EngineImpl::fail_not_finite(std::span<const ImageOutcome> outcomes) {
+  const auto n_bad = std::ranges::count(outcomes, ImageOutcome::kFailed);
   counters_.non_finite_images += n_bad;
   if (n_bad > 0) log_error("{} picture(s) gave embeddings that are not finite", n_bad);
-  tiers_.encode_done(work.order, work.outcomes, encode_us, ids_);
   fail_requests(engine_error("The embeddings of a picture are not finite numbers."));
 }
 
@@ -132,7 +138,7 @@ void EngineImpl::handle_transfer(TransferWork& work) {
       RequestTimings& timings = request->timings;
       timings.transfer_us = std::max<int64_t>(timings.transfer_us, 0) + transfer_us / n_items;
       timings.transfer_bytes +=
-          item.n_rows * spec_.dim *
+          item.n_rows * spec_.tower_dim() *
           static_cast<int64_t>(dtype_bytes(lanes_[lane].device->activation_dtype()));
       timings.transfer_path = to_string(work.copy.path);
     }
@@ -150,11 +156,14 @@ void EngineImpl::handle_transfer(TransferWork& work) {
     ++counters_.encode_failures;
     log_error("transfer of encode order {} failed: {}", work.order.id, work.status.error().message);
     check_lost(lane, work.status);
+    work.outcomes.assign(work.order.items.size(), ImageOutcome::kFailed);
   }
-  tiers_.transfer_done(work.order, work.status.has_value(), ids_);
+  tiers_.transfer_done(work.order, work.outcomes, ids_);
   if (!work.status) {
-    fail_requests(engine_error("Moving image embeddings failed: " + work.status.error().message));
+    return fail_requests(
+        engine_error("Moving image embeddings failed: " + work.status.error().message));
   }
+  fail_not_finite(work.outcomes);
 }
 
 // ---- language

@@ -102,10 +102,14 @@ class Builder {
     const SchedulerConfig scheduling =
         scheduler_config(parts_.config, model_.spec, kv_blocks, vision);
     if (vision) {
-      auto memory =
-          EmbeddingMemory::allocate(*unit.device, model_.spec.dim, scheduling.embedding_rows);
-      if (!memory) return std::unexpected(memory.error());
-      made.embeddings = std::make_unique<EmbeddingMemory>(std::move(*memory));
+      auto intake =
+          EmbeddingIntake::create(*unit.device, {.dim = model_.spec.dim,
+                                                 .n_rows = scheduling.embedding_rows,
+                                                 .projector = unit.projector,
+                                                 .feature_dim = model_.spec.feature_dim,
+                                                 .max_arriving_rows = scheduling.max_encode_rows});
+      if (!intake) return std::unexpected(intake.error());
+      made.intake = std::move(*intake);
     }
     parts_.tiers.units.push_back({.device = static_cast<int32_t>(made.lane),
                                   .role = unit.role,
@@ -125,7 +129,7 @@ class Builder {
     const int32_t n_buffers = remote ? kTowerBuffers : 0;
     auto output = TowerOutput::create(
         *tower.model, *tower.device,
-        {.dim = model_.spec.dim,
+        {.dim = model_.spec.tower_dim(),
          .max_encode_rows = parts_.tiers.units.front().scheduling.max_encode_rows,
          .n_buffers = n_buffers});
     if (!output) return std::unexpected(output.error());

@@ -42,7 +42,7 @@ void EngineImpl::dispatch_encodes() {
     const int64_t now_us = clock_.now_us();
     const EngineTower& tower = parts_.towers[static_cast<size_t>(encode_order_.tower)];
     const EngineUnit& unit = parts_.units[static_cast<size_t>(encode_order_.unit)];
-    auto work = std::make_unique<EncodeWork>(*tower.output, *unit.embeddings);
+    auto work = std::make_unique<EncodeWork>(*tower.output, *unit.intake);
     work->order = encode_order_;
     for (const EncodeOrder::Item& item : encode_order_.items) {
       ActiveRequest& request = *active_.at(item.request);
@@ -58,7 +58,7 @@ void EngineImpl::dispatch_transfers() {
     const EngineTower& tower = parts_.towers[static_cast<size_t>(transfer_order_.tower)];
     const EngineUnit& unit = parts_.units[static_cast<size_t>(transfer_order_.unit)];
     auto work = std::make_unique<TransferWork>(
-        *tower.output, *unit.embeddings, link(tower.lane, unit.lane), parts_.verify_transfers);
+        *tower.output, *unit.intake, link(tower.lane, unit.lane), parts_.verify_transfers);
     work->order = transfer_order_;
     lanes_[unit.lane].lane->post(std::move(work));
   }

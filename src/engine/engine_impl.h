@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,7 +33,7 @@ struct EngineTower {
 struct EngineUnit {
   size_t lane = 0;
   LanguageModel* model = nullptr;
-  std::unique_ptr<EmbeddingMemory> embeddings = nullptr;  // null without pictures
+  std::unique_ptr<EmbeddingIntake> intake = nullptr;  // null without pictures
   UnitRole role = UnitRole::kServe;
 };
 
@@ -82,6 +83,7 @@ class EngineImpl final : public Engine {
   void handle(std::unique_ptr<WorkOrder> order);
   void handle_encode(EncodeWork& work);
   void handle_transfer(TransferWork& work);
+  void fail_not_finite(std::span<const ImageOutcome> outcomes);
   void handle_kv(KvWork& work);
   void handle_step(StepWork& work);
   void handle_failed_step(StepWork& work);

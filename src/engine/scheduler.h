@@ -137,8 +137,8 @@ class Scheduler {
                    std::vector<RequestId>& failed);
   // An encode order was lost with its tower: its pictures will be asked for again.
   void encode_lost(uint64_t order_id);
-  // The oldest transfer order is done, or has failed as a whole.
-  void transfer_done(bool ok, std::vector<RequestId>& failed);
+  // The oldest transfer order is done; one outcome an item, all failed when the copy has.
+  void transfer_done(std::span<const ImageOutcome> outcomes, std::vector<RequestId>& failed);
   // The step order is done. tokens: one for each sampling item in order, negative if its logits
   // were not finite (the caller then cancels the request; what it has computed will not be
   // re-used).

@@ -258,16 +258,18 @@ bool Scheduler::next_transfer(TransferOrder& order) {
   return true;
 }
 
-void Scheduler::transfer_done(bool ok, std::vector<RequestId>& failed) {
+void Scheduler::transfer_done(std::span<const ImageOutcome> outcomes,
+                              std::vector<RequestId>& failed) {
   HS_CHECK_GT(n_transfers_out_, size_t{0});
   const TransferOrder order = std::move(transfers_.front());
   transfers_.pop_front();
   --n_transfers_out_;
-  for (const TransferOrder::Item& item : order.items) {
-    if (ok) {
-      slots_.set_arrived(item.slot);
+  HS_CHECK_EQ(outcomes.size(), order.items.size());
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    if (outcomes[i] == ImageOutcome::kOk) {
+      slots_.set_arrived(order.items[i].slot);
     } else {
-      fail_slot(item.slot, failed);
+      fail_slot(order.items[i].slot, failed);
     }
   }
 }

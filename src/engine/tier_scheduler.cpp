@@ -167,9 +167,10 @@ void TierScheduler::encode_failed(const EncodeOrder& order, std::vector<RequestI
   unit.scheduler->encode_done(order.id, outcomes, failed);
 }
 
-void TierScheduler::transfer_done(const TransferOrder& order, bool ok,
+void TierScheduler::transfer_done(const TransferOrder& order,
+                                  std::span<const ImageOutcome> outcomes,
                                   std::vector<RequestId>& failed) {
-  units_[at(order.unit)].scheduler->transfer_done(ok, failed);
+  units_[at(order.unit)].scheduler->transfer_done(outcomes, failed);
   towers_[at(order.tower)].free_buffers.push_back(order.buffer);
 }
 

@@ -84,7 +84,9 @@ class TierScheduler {
   // The order failed as a whole. Where the tower is lost and another is left, that one encodes the
   // pictures; else their requests are appended to `failed`.
   void encode_failed(const EncodeOrder& order, std::vector<RequestId>& failed);
-  void transfer_done(const TransferOrder& order, bool ok, std::vector<RequestId>& failed);
+  // One outcome an item, all failed when the copy has.
+  void transfer_done(const TransferOrder& order, std::span<const ImageOutcome> outcomes,
+                     std::vector<RequestId>& failed);
   void kv_done(uint64_t order_id, bool ok, std::vector<RequestId>& failed);
   void step_done(int32_t unit, std::span<const int32_t> tokens, int64_t duration_us);
   void step_failed(int32_t unit);

@@ -48,9 +48,11 @@ EngineTopology make_topology(Model& model, const Placement& placement) {
     topology.towers.push_back({model.towers[i].get(), placement.tower_devices[i]});
   }
   for (size_t i = 0; i < model.languages.size(); ++i) {
-    topology.units.push_back({.model = model.languages[i].get(),
-                              .device = placement.language_devices[i],
-                              .role = placement.roles[i]});
+    topology.units.push_back(
+        {.model = model.languages[i].get(),
+         .projector = model.spec.cut_before_projector ? model.projectors.at(i).get() : nullptr,
+         .device = placement.language_devices[i],
+         .role = placement.roles[i]});
   }
   return topology;
 }

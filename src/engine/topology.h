@@ -32,6 +32,7 @@ struct EngineTopology {
   };
   struct Unit {
     LanguageModel* model = nullptr;
+    Projector* projector = nullptr;  // on the same device, where towers give features
     Device* device = nullptr;
     UnitRole role = UnitRole::kServe;
     int32_t kv_blocks = 0;  // 0: as EngineConfig says

@@ -16,7 +16,7 @@ namespace hs {
 class TowerOutput {
  public:
   struct Options {
-    int32_t dim = 0;              // width of an embedding
+    int32_t dim = 0;              // width of the rows it gives
     int64_t max_encode_rows = 0;  // of one encode order
     int32_t n_buffers = 0;        // 0: it encodes for its own device only
   };
@@ -28,10 +28,11 @@ class TowerOutput {
 
   // Rows of a buffer. Any thread.
   Matrix rows(int32_t buffer, int64_t first, int64_t n) const;
+  size_t row_bytes() const { return static_cast<size_t>(options_.dim) * dtype_bytes(dtype_); }
 
   // Vision lane. Runs the tower over the order's pictures and leaves the rows in `out`, which has
   // order.n_rows of them and stands on the tower's device. outcomes: kFailed for each picture with
-  // a NaN or infinity among its embeddings.
+  // a NaN or infinity among its rows.
   Status encode(const EncodeOrder& order,
                 std::span<const std::shared_ptr<const ImagePatches>> images, Matrix out,
                 std::span<ImageOutcome> outcomes);

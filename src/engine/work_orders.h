@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "device/peer_link.h"
-#include "engine/embedding_memory.h"
+#include "engine/embedding_intake.h"
 #include "engine/lane.h"
 #include "engine/tier_scheduler.h"
 #include "engine/tower_output.h"
@@ -13,16 +13,30 @@
 
 namespace hs {
 
-// The tower's lane: encode pictures into the unit's receive slots, or into a buffer of the tower.
+// The tower's lane: encode pictures into the receive slots of a unit on the same device, or into a
+// buffer of the tower.
 class EncodeWork final : public WorkOrder {
  public:
-  EncodeWork(TowerOutput& tower, const EmbeddingMemory& memory) : tower_(tower), memory_(memory) {}
+  EncodeWork(TowerOutput& tower, EmbeddingIntake& intake) : tower_(tower), intake_(intake) {}
   Kind kind() const override { return Kind::kEncode; }
   Status execute() override {
     outcomes.assign(order.items.size(), ImageOutcome::kFailed);
-    const Matrix out = order.buffer < 0 ? memory_.rows(order.first_row, order.n_rows)
-                                        : tower_.rows(order.buffer, 0, order.n_rows);
-    return tower_.encode(order, images, out, outcomes);
+    if (order.buffer >= 0) {
+      return tower_.encode(order, images, tower_.rows(order.buffer, 0, order.n_rows), outcomes);
+    }
+    const Matrix out = intake_.landing(order.first_row, 0, order.n_rows);
+    if (Status encoded = tower_.encode(order, images, out, outcomes); !encoded) return encoded;
+    int64_t row = 0;
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      const int64_t n = order.items[i].n_rows;
+      if (outcomes[i] == ImageOutcome::kOk) {
+        const auto accepted = intake_.accept(order.first_row + row, row, n);
+        if (!accepted) return std::unexpected(accepted.error());
+        outcomes[i] = *accepted;
+      }
+      row += n;
+    }
+    return {};
   }
 
   EncodeOrder order;
@@ -31,34 +45,42 @@ class EncodeWork final : public WorkOrder {
 
  private:
   TowerOutput& tower_;
-  const EmbeddingMemory& memory_;
+  EmbeddingIntake& intake_;
 };
 
 // The unit's lane: a tower's buffer -> receive slots.
 class TransferWork final : public WorkOrder {
  public:
-  TransferWork(const TowerOutput& tower, const EmbeddingMemory& memory, PeerLink& link, bool verify)
-      : tower_(tower), memory_(memory), link_(link), verify_(verify) {}
+  TransferWork(const TowerOutput& tower, EmbeddingIntake& intake, PeerLink& link, bool verify)
+      : tower_(tower), intake_(intake), link_(link), verify_(verify) {}
   Kind kind() const override { return Kind::kTransfer; }
   Status execute() override {
     std::vector<CopyRun> runs;
     for (const TransferOrder::Item& item : order.items) {
       runs.push_back({tower_.rows(order.buffer, item.buffer_row, item.n_rows).data,
-                      memory_.rows(item.first_row, item.n_rows).data,
-                      static_cast<size_t>(item.n_rows) * memory_.row_bytes()});
+                      intake_.landing(item.first_row, item.buffer_row, item.n_rows).data,
+                      static_cast<size_t>(item.n_rows) * tower_.row_bytes()});
     }
+    outcomes.assign(order.items.size(), ImageOutcome::kFailed);
     const Result<LinkCopy> done = link_.copy(runs, verify_);
     if (!done) return std::unexpected(done.error());
     copy = *done;
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      const TransferOrder::Item& item = order.items[i];
+      const auto accepted = intake_.accept(item.first_row, item.buffer_row, item.n_rows);
+      if (!accepted) return std::unexpected(accepted.error());
+      outcomes[i] = *accepted;
+    }
     return {};
   }
 
   TransferOrder order;
-  LinkCopy copy;  // result
+  std::vector<ImageOutcome> outcomes;  // result, one an item
+  LinkCopy copy;                       // result
 
  private:
   const TowerOutput& tower_;
-  const EmbeddingMemory& memory_;
+  EmbeddingIntake& intake_;
   PeerLink& link_;
   bool verify_;
 };

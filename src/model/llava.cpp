@@ -12,6 +12,7 @@
 #include "model/device_memory.h"
 #include "model/family.h"
 #include "model/llama.h"
+#include "model/projector.h"
 #include "model/weights.h"
 
 namespace hs {
@@ -61,11 +62,23 @@ bool strip_prefix(std::string_view& name, std::string_view prefix) {
   return true;
 }
 
-// Pictures to rows of the language model's width: CLIP features -> linear -> activation -> linear.
+ProjectorShape projector_shape(const LlavaConfig& config) {
+  return {.linear_1 = "projector.linear_1",
+          .linear_2 = "projector.linear_2",
+          .feature_dim = int64_t{config.vision.dim} * std::ssize(config.feature_depths),
+          .inner_dim = config.text.dim,
+          .out_dim = config.text.dim,
+          .activation = config.projector_activation,
+          .bias = config.projector_bias};
+}
+
+// Pictures to CLIP features, and, unless that is done elsewhere, on to rows of the language model's
+// width.
 class LlavaVision final : public VisionModel {
  public:
   static Result<std::unique_ptr<LlavaVision>> load(WeightLoader& weights, Device& device,
-                                                   const LlavaConfig& config, int32_t max_images);
+                                                   const LlavaConfig& config, int32_t max_images,
+                                                   bool projects);
 
   int32_t tokens_of(const ImagePatches& /*image*/) const override {
     return config_.tokens_per_image();
@@ -79,46 +92,42 @@ class LlavaVision final : public VisionModel {
   Device* device_;
   LlavaConfig config_;
   ClipTower tower_;
-  LinearWeights linear_1_;
-  LinearWeights linear_2_;
-  Scratch features_;  // (max_images * tokens_per_image, feature_dim)
-  Scratch wide_;      // the tower's work area, then linear_1's output
+  std::optional<ProjectorWeights> projector_;
+  Scratch features_;  // (max_images * tokens_per_image, feature_dim); not without a projector
+  Scratch wide_;      // the tower's work area, then the projector's
 };
 
 Result<std::unique_ptr<LlavaVision>> LlavaVision::load(WeightLoader& weights, Device& device,
                                                        const LlavaConfig& config,
-                                                       int32_t max_images) {
+                                                       int32_t max_images, bool projects) {
   auto tower = ClipTower::load(weights, "vision", device, config.vision, config.feature_depths,
                                config.drop_class, max_images);
   if (!tower) return std::unexpected(std::move(tower.error()));
   const int64_t rows = int64_t{max_images} * config.tokens_per_image();
-  const int64_t feature_dim = tower->feature_dim();
-  const int64_t wide = std::max(tower->wide_elements(), rows * config.text.dim);
+  const int64_t n_features = rows * tower->feature_dim();
+  const int64_t wide = std::max(tower->wide_elements(), projects ? rows * config.text.dim : 0);
   std::unique_ptr<LlavaVision> vision(new LlavaVision(device, config, std::move(*tower)));
-  vision->linear_1_ =
-      weights.linear({{"projector.linear_1", config.text.dim}}, feature_dim, config.projector_bias);
-  vision->linear_2_ = weights.linear({{"projector.linear_2", config.text.dim}}, config.text.dim,
-                                     config.projector_bias);
+  if (projects) vision->projector_ = ProjectorWeights::load(weights, projector_shape(config));
   if (auto status = weights.status(); !status) return std::unexpected(std::move(status.error()));
-  auto features_area = Scratch::allocate(device, rows * feature_dim, device.activation_dtype());
-  if (!features_area) return std::unexpected(std::move(features_area.error()));
   auto wide_area = Scratch::allocate(device, wide, device.activation_dtype());
   if (!wide_area) return std::unexpected(std::move(wide_area.error()));
-  vision->features_ = std::move(*features_area);
   vision->wide_ = std::move(*wide_area);
+  if (!projects) return vision;
+  auto features_area = Scratch::allocate(device, n_features, device.activation_dtype());
+  if (!features_area) return std::unexpected(std::move(features_area.error()));
+  vision->features_ = std::move(*features_area);
   return vision;
 }
 
 Status LlavaVision::encode(std::span<const ImagePatches* const> images, Matrix out) {
   const int64_t rows = std::ssize(images) * tower_.rows_per_image();
   HS_CHECK_EQ(out.rows, rows);
-  HS_CHECK_EQ(out.cols, int64_t{config_.text.dim});
-  const Matrix features = features_.view(rows, tower_.feature_dim());
+  HS_CHECK_EQ(out.cols, projector_ ? int64_t{config_.text.dim} : tower_.feature_dim());
+  const Matrix features = projector_ ? features_.view(rows, tower_.feature_dim()) : out;
   tower_.run(images, wide_, features);
-  const Matrix inner = wide_.view(rows, config_.text.dim);
-  device_->ops().linear(features, linear_1_.weight.packed, linear_1_.bias, inner,
-                        config_.projector_activation);
-  device_->ops().linear(inner, linear_2_.weight.packed, linear_2_.bias, out);
+  if (projector_) {
+    projector_->run(device_->ops(), features, wide_.view(rows, config_.text.dim), out);
+  }
   return device_->sync();
 }
 
@@ -280,14 +289,21 @@ Result<Model> load_llava_family(const FamilyInput& input) {
   model.spec = std::move(*spec);
   model.spec.has_vision = true;
   model.spec.max_encode_rows = int64_t{options.max_encode_images} * config.tokens_per_image();
+  const ProjectorShape projector = projector_shape(config);
+  model.spec.feature_dim = static_cast<int32_t>(projector.feature_dim);
+  model.spec.cut_before_projector = cuts_before_projector(options.cut, projector);
   for (Device* device : options.vision_devices) {
     WeightLoader weights(*checkpoint, *device, options.dtype);
-    auto tower = LlavaVision::load(weights, *device, config, options.max_encode_images);
+    auto tower = LlavaVision::load(weights, *device, config, options.max_encode_images,
+                                   !model.spec.cut_before_projector);
     if (!tower) return std::unexpected(std::move(tower.error()));
     model.spec.tower_bytes = weights.weight_bytes();
     model.towers.push_back(std::move(*tower));
   }
   if (auto status = load_languages(*checkpoint, options, config.text, model); !status) {
+    return std::unexpected(std::move(status.error()));
+  }
+  if (auto status = load_projectors(*checkpoint, options, projector, model); !status) {
     return std::unexpected(std::move(status.error()));
   }
   model.prompts =

@@ -1,9 +1,9 @@
 // A loaded checkpoint behind one face for every family. Nothing outside src/model, src/media and
 // src/text learns a family's name.
 //
-// Three parts with different owners: ModelSpec and PromptBuilder are immutable and usable from any
-// thread; VisionModel and LanguageModel hold weights on a device and are called by that device's
-// lane thread only.
+// Parts with different owners: ModelSpec and PromptBuilder are immutable and usable from any
+// thread; VisionModel, Projector and LanguageModel hold weights on a device and are called by that
+// device's lane thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "media/image.h"
+#include "model/cut.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -31,14 +32,18 @@ struct ModelSpec {
   int32_t max_model_len = 0;  // positions the model has
   int32_t vocab_size = 0;     // ids that may be sampled (tokenizer size, at most the matrix rows)
   int32_t dim = 0;            // width of the language model = of image embeddings
+  int32_t feature_dim = 0;    // width of a picture's rows before the projector; 0: no pictures
+  bool cut_before_projector = false;  // towers give features, projectors make rows of them
   int32_t n_layers = 0;
   std::vector<int32_t> eos_ids;  // every end token
   bool has_vision = false;
   int64_t max_encode_rows = 0;  // embedding rows of all pictures in one encode() call; 0: any
   int32_t n_position_axes = 1;  // 3 with M-RoPE
   KvLayout kv_layout;           // of one layer; block_size as given at load
-  size_t tower_bytes = 0;       // weights of one tower with its projector
-  size_t language_bytes = 0;    // weights of one language model
+  // Weights on the device of a tower, and of a language model. The projector is part of that one
+  // where it runs.
+  size_t tower_bytes = 0;
+  size_t language_bytes = 0;
   size_t step_weight_bytes =
       0;  // language weights a decode step reads: everything but the embedding table
   size_t prefill_weight_bytes =
@@ -50,6 +55,8 @@ struct ModelSpec {
   std::optional<float> default_min_p;
   std::optional<float> default_repetition_penalty;
 
+  // Width of the rows that a tower gives.
+  int32_t tower_dim() const { return cut_before_projector ? feature_dim : dim; }
   // KV bytes of one block over all layers.
   size_t kv_block_bytes() const { return kv_layout.block_bytes() * static_cast<size_t>(n_layers); }
 };
@@ -99,14 +106,23 @@ class PromptBuilder {
   virtual Result<Prompt> completion(std::string_view text, bool add_special_tokens) const = 0;
 };
 
-// Encodes pictures: patches -> image embeddings.
+// Encodes pictures: patches -> image embeddings, or features where a projector follows.
 class VisionModel {
  public:
   virtual ~VisionModel() = default;
   virtual int32_t tokens_of(const ImagePatches& image) const = 0;
-  // Rows of all pictures, packed in order, go to `out` (sum of tokens_of, dim) on this device.
+  // Rows of all pictures, packed in order, go to `out` (sum of tokens_of, spec.tower_dim()) on this
+  // device.
   // REQUIRES: at most max_encode_images pictures and the spec's max_encode_rows rows.
   virtual Status encode(std::span<const ImagePatches* const> images, Matrix out) = 0;
+};
+
+// Features of a tower -> image embeddings, each row by itself.
+class Projector {
+ public:
+  virtual ~Projector() = default;
+  // features (n, feature_dim) -> out (n, dim), both on this device; complete when it returns.
+  virtual Status project(Matrix features, Matrix out) = 0;
 };
 
 // One step of the language model over packed sequences. Host memory; all indices checked by the
@@ -172,6 +188,7 @@ struct LoadOptions {
   // bounds their work area, and larger pictures are scaled down to it.
   int32_t max_encode_patches = 16384;
   int32_t max_model_len = 0;  // positions to prepare for; 0 = all that the model has
+  CutChoice cut = CutChoice::kPost;
   // One tower, and one language model, is loaded on each of these; the devices must outlive the
   // model, and may stand in both lists.
   std::vector<Device*> vision_devices = {};
@@ -184,6 +201,7 @@ struct Model {
   std::unique_ptr<PromptBuilder> prompts;
   std::vector<std::unique_ptr<VisionModel>> towers;       // as vision_devices; empty: text only
   std::vector<std::unique_ptr<LanguageModel>> languages;  // as language_devices
+  std::vector<std::unique_ptr<Projector>> projectors;     // the same with spec.cut_before_projector
 };
 
 // The name of a checkpoint that nobody named: its folder's own, whatever links lead there.

@@ -124,14 +124,21 @@ Result<Model> load_qwen2_5_vl_family(const FamilyInput& input) {
   model.spec.has_vision = true;
   model.spec.max_encode_rows = max_patches / config.vision.merge_area();
   model.spec.n_position_axes = config.text.rope.n_axes();
+  const ProjectorShape projector = config.vision.merger();
+  model.spec.feature_dim = static_cast<int32_t>(projector.feature_dim);
+  model.spec.cut_before_projector = cuts_before_projector(options.cut, projector);
   for (Device* device : options.vision_devices) {
     WeightLoader weights(*checkpoint, *device, options.dtype);
-    auto tower = QwenVision::load(weights, *device, config.vision, max_patches);
+    auto tower = QwenVision::load(weights, *device, config.vision, max_patches,
+                                  !model.spec.cut_before_projector);
     if (!tower) return std::unexpected(std::move(tower.error()));
     model.spec.tower_bytes = weights.weight_bytes();
     model.towers.push_back(std::move(*tower));
   }
   if (auto status = load_languages(*checkpoint, options, config.text, model); !status) {
+    return std::unexpected(std::move(status.error()));
+  }
+  if (auto status = load_projectors(*checkpoint, options, projector, model); !status) {
     return std::unexpected(std::move(status.error()));
   }
   model.prompts = make_qwen_prompt_builder(

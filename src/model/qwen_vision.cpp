@@ -49,6 +49,15 @@ void check_sizes(FieldReader& vision, const QwenVisionConfig& config) {
 
 }  // namespace
 
+ProjectorShape QwenVisionConfig::merger() const {
+  const int64_t merged = int64_t{dim} * merge_area();
+  return {.linear_1 = "visual.merger.mlp.0",
+          .linear_2 = "visual.merger.mlp.2",
+          .feature_dim = merged,
+          .inner_dim = merged,
+          .out_dim = out_dim};
+}
+
 QwenVisionConfig read_qwen_vision_config(FieldReader& vision) {
   QwenVisionConfig config;
   if (const auto type = vision.text("model_type", "qwen2_5_vl");
@@ -85,16 +94,16 @@ QwenVisionConfig read_qwen_vision_config(FieldReader& vision) {
 
 Result<std::unique_ptr<QwenVision>> QwenVision::load(WeightLoader& weights, Device& device,
                                                      const QwenVisionConfig& config,
-                                                     int64_t max_patches) {
+                                                     int64_t max_patches, bool projects) {
   HS_CHECK_GE(max_patches, config.merge_area());
   std::unique_ptr<QwenVision> vision(new QwenVision(device, config, max_patches));
-  vision->load_weights(weights);
+  vision->load_weights(weights, projects);
   if (auto status = weights.status(); !status) return std::unexpected(std::move(status.error()));
   if (auto status = vision->allocate(); !status) return std::unexpected(std::move(status.error()));
   return vision;
 }
 
-void QwenVision::load_weights(WeightLoader& weights) {
+void QwenVision::load_weights(WeightLoader& weights, bool projects) {
   const int64_t dim = config_.dim;
   const int64_t ff_dim = config_.ff_dim;
   load_patch_embedding(weights);
@@ -111,10 +120,8 @@ void QwenVision::load_weights(WeightLoader& weights) {
     blocks_.push_back(std::move(block));
     if (!weights.status()) return;
   }
-  const int64_t merged = dim * config_.merge_area();
   merger_norm_ = weights.vector("visual.merger.ln_q.weight", dim);
-  merger_1_ = weights.linear({{"visual.merger.mlp.0", merged}}, merged, true);
-  merger_2_ = weights.linear({{"visual.merger.mlp.2", config_.out_dim}}, merged, true);
+  if (projects) merger_ = ProjectorWeights::load(weights, config_.merger());
 
   // The same frequencies for both axes, side by side. The longest side is that of a strip of
   // blocks.
@@ -185,7 +192,7 @@ Status QwenVision::encode(std::span<const ImagePatches* const> images, Matrix ou
   layout_.set(images, config_.merge_size, config_.window_units());
   HS_CHECK_LE(layout_.n_patches(), max_patches_);
   HS_CHECK_EQ(out.rows, layout_.n_units());
-  HS_CHECK_EQ(out.cols, int64_t{config_.out_dim});
+  HS_CHECK_EQ(out.cols, merger_ ? int64_t{config_.out_dim} : config_.merger().feature_dim);
   indices_.upload(*device_, layout_);
   const Matrix hidden = embed(images);
   for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -251,17 +258,21 @@ void QwenVision::mlp(const Block& block, Matrix hidden) {
   }
 }
 
-// out = W_2 GELU(W_1 [RMSNorm(x) of a block's patches side by side]), back in the pictures' order
+// out = W_2 GELU(W_1 [RMSNorm(x) of a block's patches side by side]), or what stands in brackets,
+// back in the pictures' order
 void QwenVision::merge(Matrix hidden, Matrix out) {
   Ops& ops = device_->ops();
   const int64_t n_units = layout_.n_units();
   const int64_t merged = int64_t{config_.dim} * config_.merge_area();
   ops.rms_norm(hidden, merger_norm_, kNormEps, normed_.view(hidden.rows, config_.dim));
   const Matrix side_by_side = normed_.view(n_units, merged);
+  if (!merger_) {
+    ops.gather_rows(side_by_side, indices_.row_of_unit(), out);
+    return;
+  }
   const Matrix inner = wide_.view(n_units, merged);
   const Matrix embeddings = wide_.view(n_units, config_.out_dim, n_units * merged);
-  ops.linear(side_by_side, merger_1_.weight.packed, merger_1_.bias, inner, Epilogue::kGeluErf);
-  ops.linear(inner, merger_2_.weight.packed, merger_2_.bias, embeddings);
+  merger_->run(ops, side_by_side, inner, embeddings);
   ops.gather_rows(embeddings, indices_.row_of_unit(), out);
 }
 

@@ -1,12 +1,14 @@
 // The vision tower of Qwen2.5-VL (Bai et al., 2025): patches of pictures of any size in, embeddings
-// of the language model's width out. Most layers attend inside windows of the picture, some over
-// all of it; blocks of merge_size x merge_size patches become one embedding.
+// of the language model's width out, or what the merger's linear layers would take. Most layers
+// attend inside windows of the picture, some over all of it; blocks of merge_size x merge_size
+// patches become one embedding.
 //
 // Pictures are packed one behind the other and there are no padding rows: a window is a segment of
 // rows, so ragged windows at the edges are only shorter segments.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "model/device_memory.h"
 #include "model/json_fields.h"
 #include "model/model.h"
+#include "model/projector.h"
 #include "model/qwen_vision_layout.h"
 #include "model/weights.h"
 
@@ -38,6 +41,7 @@ struct QwenVisionConfig {
   int32_t patch_dim() const { return 3 * patch_size * patch_size; }
   int32_t merge_area() const { return merge_size * merge_size; }
   int32_t window_units() const { return window_size / (patch_size * merge_size); }
+  ProjectorShape merger() const;
 };
 
 // Reads vision_config; complaints go to the reader.
@@ -47,9 +51,10 @@ class QwenVision final : public VisionModel {
  public:
   // Weight names: visual.patch_embed..., visual.blocks.N..., visual.merger... `max_patches` sizes
   // the work area: patches of all pictures in one encode(), at least one merged block of them.
+  // Without `projects` a row is the features of a block's patches side by side.
   static Result<std::unique_ptr<QwenVision>> load(WeightLoader& weights, Device& device,
                                                   const QwenVisionConfig& config,
-                                                  int64_t max_patches);
+                                                  int64_t max_patches, bool projects = true);
 
   int32_t tokens_of(const ImagePatches& image) const override;
   // REQUIRES: rows in merge order, grids that are multiples of merge_size, at most max_patches in
@@ -68,7 +73,7 @@ class QwenVision final : public VisionModel {
 
   QwenVision(Device& device, const QwenVisionConfig& config, int64_t max_patches)
       : device_(&device), config_(config), max_patches_(max_patches) {}
-  void load_weights(WeightLoader& weights);
+  void load_weights(WeightLoader& weights, bool projects);
   void load_patch_embedding(WeightLoader& weights);
   Status allocate();
   int64_t wide_elements() const;
@@ -84,8 +89,7 @@ class QwenVision final : public VisionModel {
   OwnedWeight patch_embedding_;  // (dim, patch_dim): one frame's patches
   std::vector<Block> blocks_;
   OwnedVector merger_norm_;
-  LinearWeights merger_1_;
-  LinearWeights merger_2_;
+  std::optional<ProjectorWeights> merger_;
   Buffer rope_;  // cos and sin tables
   RopeTable rope_table_;
 

@@ -84,7 +84,8 @@ int64_t expected_bytes(const TiersArm& arm, const ModelSpec& spec, const Device&
   return arm.partition == Partition::kStage
              ? int64_t{2} * spec.n_layers * kv.n_kv_heads * kv.d_head * prompt_tokens *
                    static_cast<int64_t>(dtype_bytes(kv.dtype))
-             : image_rows * spec.dim * static_cast<int64_t>(dtype_bytes(device.activation_dtype()));
+             : image_rows * spec.tower_dim() *
+                   static_cast<int64_t>(dtype_bytes(device.activation_dtype()));
 }
 
 // What the timeline says: when pictures were encoded first, how long stolen steps took.

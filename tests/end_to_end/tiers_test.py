@@ -13,8 +13,12 @@ ARMS = {
     "modality": ("--steal", "off"),
     "modality, stealing": ("--steal", "on"),
     "modality, staged": ("--steal", "off", "--transfer", "staged"),
+    "modality, cut before the projector": ("--steal", "off", "--cut", "pre"),
+    "modality, cut after the projector, stealing": ("--steal", "on", "--cut", "post"),
     "stage": ("--partition", "stage"),
+    "stage, cut before the projector": ("--partition", "stage", "--cut", "pre"),
     "colocated": ("--partition", "colocated"),
+    "colocated, cut before the projector": ("--partition", "colocated", "--cut", "pre"),
 }
 
 
@@ -54,6 +58,18 @@ def test_the_table_at_start_names_devices_roles_and_links(start):
     assert "cpu:0" in printed and "consumer" in printed
     assert "cpu:1" in printed and "datacenter" in printed
     assert "link cpu:0 -> cpu:1: peer" in printed
+    assert (
+        "cut before the projector: 64 rows of 128 float32 = 32768 bytes for a picture of 640 x 480 (after it: 49152)"
+        in printed
+    )
+
+
+@pytest.mark.parametrize("flags", [(), ("--partition", "colocated")])
+def test_pictures_that_stay_on_a_device_are_told(start, flags):
+    """Nothing is cut where a tower and its language model share a device."""
+    server = start(*(TWO if flags else ()), "--cut", "pre", *flags)
+    cuts = [line for line in server.lines if line.startswith("cut")]
+    assert cuts == (["cut: pictures stay on the device that answers"] if flags else [])
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import urllib.request
 from conftest import BINARY, ask
 
 CONSUMER, DATACENTER = "cpu:0", "cpu:1"
-ROWS, WIDTH = 64, 192  # of the demo model: a picture's embeddings, in float32
+ROWS, WIDTH, FEATURES = 64, 192, 128  # of the demo model: a picture's rows after and before the projector
 LAYERS, KV_HEADS, HEAD = 4, 6, 32
 
 
-def flags(partition: str, steal: str = "auto") -> list[str]:
+def flags(partition: str, steal: str = "auto", cut: str = "auto") -> list[str]:
     """What makes a server with two tiers; float32, so that the formulas' value size is 4."""
-    roles = ["--consumer", CONSUMER, "--datacenter", DATACENTER, "--partition", partition]
+    roles = ["--consumer", CONSUMER, "--datacenter", DATACENTER, "--partition", partition, "--cut", cut]
     return [*roles, "--dtype", "float32", *(["--steal", steal] if partition == "modality" else [])]
 
 
@@ -55,10 +55,17 @@ def test_each_partition_answers_as_one_device_and_says_what_moved(start):
     assert expected.timings["stolen"] is False
     assert "transfer_bytes" not in expected.timings
     assert alone.stop() == 0
-    image_bytes = ROWS * WIDTH * 4
+    post_bytes, pre_bytes = ROWS * WIDTH * 4, ROWS * FEATURES * 4
     kv_bytes = 2 * LAYERS * KV_HEADS * HEAD * expected.usage.prompt_tokens * 4
-    for partition, moved, kv_moved in [("modality", image_bytes, 0), ("stage", 0, kv_bytes), ("colocated", 0, 0)]:
-        server = start(*flags(partition, steal="off"))
+    arms = [
+        ("modality", "auto", pre_bytes, 0),
+        ("modality", "pre", pre_bytes, 0),
+        ("modality", "post", post_bytes, 0),
+        ("stage", "pre", 0, kv_bytes),
+        ("colocated", "auto", 0, 0),
+    ]
+    for partition, cut, moved, kv_moved in arms:
+        server = start(*flags(partition, steal="off", cut=cut))
         reply = answer(server, messages)
         assert reply.choices[0].message.content == expected.choices[0].message.content, partition
         assert reply.timings.get("transfer_bytes", 0) == moved, partition

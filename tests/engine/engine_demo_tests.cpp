@@ -1,9 +1,11 @@
 // The shipped demo models on the CPU device: a request gives the same tokens alone, in a batch, in
-// chunks, preempted, from the caches and between two devices, in float32 and in bfloat16.
+// chunks, preempted, from the caches and between two devices, cut before or after the projector, in
+// float32 and in bfloat16.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "device/cpu/cpu_device.h"
 #include "engine/engine_fixture.h"
@@ -17,7 +19,8 @@ namespace {
 const std::filesystem::path kDemo = std::filesystem::path(HS_SOURCE_DIR) / "models/demo";
 
 struct DemoModel {
-  explicit DemoModel(DType dtype, bool two_devices = false, const char* name = "llava") {
+  explicit DemoModel(DType dtype, bool two_devices = false, const char* name = "llava",
+                     CutChoice cut = CutChoice::kPost) {
     auto first = make_cpu_device({.index = 0, .threads = 1});
     auto second = make_cpu_device({.index = 1, .threads = 1});
     BOOST_REQUIRE(first && second);
@@ -26,6 +29,7 @@ struct DemoModel {
     language_device = two_devices ? other_device.get() : vision_device.get();
     auto loaded = load_model({.path = kDemo / name,
                               .dtype = dtype,
+                              .cut = cut,
                               .vision_devices = {vision_device.get()},
                               .language_devices = {language_device}});
     BOOST_REQUIRE_MESSAGE(loaded, (loaded ? "" : loaded.error().message));
@@ -138,6 +142,19 @@ std::vector<GenerateRequest> sixteen_requests(const DemoModel& demo) {
   return requests;
 }
 
+// Each picture once.
+int64_t rows_of_pictures(const std::vector<GenerateRequest>& requests) {
+  std::map<uint64_t, int64_t> rows;
+  for (const GenerateRequest& request : requests) {
+    for (size_t i = 0; i < request.prompt.images.size(); ++i) {
+      rows[request.prompt.images[i]->content_hash[0]] = request.prompt.spans[i].count;
+    }
+  }
+  int64_t sum = 0;
+  for (const auto& [picture, n] : rows) sum += n;
+  return sum;
+}
+
 // `few_blocks`: of a KV cache that has no room for all requests at once.
 void check_every_way(DType dtype, const char* name, int32_t few_blocks) {
   DemoModel demo(dtype, false, name);
@@ -166,6 +183,13 @@ void check_every_way(DType dtype, const char* name, int32_t few_blocks) {
 
   DemoModel split(dtype, true, name);
   check_same(run_all(split, requests, demo_config(), 16), alone, "two devices");
+  for (const bool two_devices : {true, false}) {
+    DemoModel pre(dtype, two_devices, name, CutChoice::kPre);
+    const DemoRun run = run_all(pre, requests, demo_config(), 16);
+    check_same(run, alone, "cut before the projector");
+    BOOST_TEST(run.stats.transfer_bytes ==
+               (two_devices ? rows_of_pictures(requests) * pre.model.spec.feature_dim * 4 : 0));
+  }
 }
 
 }  // namespace

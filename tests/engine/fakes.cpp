@@ -219,13 +219,32 @@ Status FakeVision::encode(std::span<const ImagePatches* const> images, Matrix ou
   for (const ImagePatches* image : images) {
     for (int32_t i = 0; i < tokens_of(*image); ++i) {
       float* values = static_cast<float*>(out.row_range(row++, 1).data);
-      picture_row(image->content_hash[0], i, values);
+      if (out.cols == kFeatureDim) {
+        values[0] = static_cast<float>(image->content_hash[0]);
+        values[1] = static_cast<float>(i);
+      } else {
+        picture_row(image->content_hash[0], i, values);
+      }
       if (image->content_hash[0] == nan_picture && i == tokens_of(*image) - 1) {
         values[1] = std::numeric_limits<float>::quiet_NaN();
       }
     }
   }
   if (row != out.rows) return fail(ErrorKind::kInternal, "rows of pictures and output differ");
+  return {};
+}
+
+Status FakeProjector::project(Matrix features, Matrix out) {
+  const FakeDevice::Busy busy(device_);
+  if (Status alive = device_.check_alive(); !alive) return alive;
+  for (int64_t row = 0; row < features.rows; ++row) {
+    const auto* from = static_cast<const float*>(features.row_range(row, 1).data);
+    auto* to = static_cast<float*>(out.row_range(row, 1).data);
+    const auto picture = static_cast<uint64_t>(from[0]);
+    picture_row(picture, static_cast<int32_t>(from[1]), to);
+    if (picture == nan_picture) to[kDim - 1] = std::numeric_limits<float>::quiet_NaN();
+  }
+  n_rows += static_cast<int>(features.rows);
   return {};
 }
 
@@ -370,12 +389,14 @@ FakeModel::FakeModel(FakeDevice& vision_device, FakeDevice& language_device, int
                 block_size, with_vision, n_axes) {}
 
 FakeModel::FakeModel(const Placement& placement, int32_t block_size, bool with_vision,
-                     int32_t n_axes) {
+                     int32_t n_axes, bool cut_before_projector) {
   ModelSpec& spec = model.spec;
   spec.name = "fake";
   spec.max_model_len = 4096;
   spec.vocab_size = kVocab;
   spec.dim = kDim;
+  spec.feature_dim = with_vision ? kFeatureDim : 0;
+  spec.cut_before_projector = cut_before_projector;
   spec.n_layers = 1;
   spec.eos_ids = {kEos};
   spec.has_vision = with_vision;
@@ -393,6 +414,10 @@ FakeModel::FakeModel(const Placement& placement, int32_t block_size, bool with_v
         std::make_unique<FakeLanguage>(static_cast<FakeDevice&>(*device), spec.kv_layout, n_axes);
     languages.push_back(lm.get());
     model.languages.push_back(std::move(lm));
+    if (!cut_before_projector) continue;
+    auto projector = std::make_unique<FakeProjector>(static_cast<FakeDevice&>(*device));
+    projectors.push_back(projector.get());
+    model.projectors.push_back(std::move(projector));
   }
   if (with_vision) vision = visions.front();
   language = languages.front();

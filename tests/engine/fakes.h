@@ -27,6 +27,7 @@ constexpr int32_t kEos = 1;
 constexpr int32_t kImageToken = 2;
 constexpr int32_t kEuro[3] = {61, 62, 63};  // the three bytes of one character
 constexpr int32_t kDim = 4;
+constexpr int32_t kFeatureDim = 2;
 
 // Holds a lane inside an order until the test lets it go on. Open at first.
 class Gate {
@@ -114,6 +115,7 @@ class FakePrompts final : public PromptBuilder {
   FakeTokenizer tokenizer_;
 };
 
+// Gives features, from which FakeProjector computes embeddings, where these are asked of it.
 class FakeVision final : public VisionModel {
  public:
   explicit FakeVision(FakeDevice& device) : device_(device) {}
@@ -128,6 +130,18 @@ class FakeVision final : public VisionModel {
   std::atomic<int> fail_call = -1;        // the call with this number fails
   std::function<void(int)> on_encode;     // lane thread, with the call's number; set before
   std::atomic<uint64_t> nan_picture = 0;  // content_hash[0] of a picture that gives a NaN
+
+ private:
+  FakeDevice& device_;
+};
+
+class FakeProjector final : public Projector {
+ public:
+  explicit FakeProjector(FakeDevice& device) : device_(device) {}
+  Status project(Matrix features, Matrix out) override;
+
+  std::atomic<int> n_rows = 0;
+  std::atomic<uint64_t> nan_picture = 0;  // its embeddings hold a NaN
 
  private:
   FakeDevice& device_;
@@ -172,12 +186,13 @@ struct FakeModel {
             bool with_vision = true, int32_t n_axes = 1);
   // A tower, or a language model, on each of the placement's devices, which are FakeDevices.
   explicit FakeModel(const Placement& placement, int32_t block_size = 4, bool with_vision = true,
-                     int32_t n_axes = 1);
+                     int32_t n_axes = 1, bool cut_before_projector = false);
   Model model;
   FakeVision* vision = nullptr;  // the first ones
   FakeLanguage* language = nullptr;
   std::vector<FakeVision*> visions;
   std::vector<FakeLanguage*> languages;
+  std::vector<FakeProjector*> projectors;
 };
 
 // Part of a prompt: text tokens, or a picture (n_rows > 0).

@@ -227,9 +227,9 @@ BOOST_AUTO_TEST_CASE(between_two_devices_embeddings_are_transferred_before_they_
   BOOST_TEST(second.buffer == 5);
   BOOST_TEST(script.run() == "-");
   std::vector<RequestId> failed;
-  script.scheduler.transfer_done(true, failed);
+  script.scheduler.transfer_done(std::vector{ImageOutcome::kOk}, failed);
   BOOST_TEST(script.run() == "1.0:0+10!");
-  script.scheduler.transfer_done(false, failed);
+  script.scheduler.transfer_done(std::vector{ImageOutcome::kFailed}, failed);
   BOOST_TEST((failed == std::vector<RequestId>{2}));
 }
 
@@ -339,7 +339,7 @@ std::string random_run(uint32_t seed) {
   std::string log;
   bool encoding = false;
   bool stepping = false;
-  int transferring = 0;
+  std::deque<TransferOrder> transferring;
   TransferOrder transfer;
   std::vector<RequestId> failed;
   for (int turn = 0; turn < 3000; ++turn) {
@@ -360,7 +360,7 @@ std::string random_run(uint32_t seed) {
       encoding = text != "-";
       log += "E" + text;
     }
-    while (scheduler.next_transfer(transfer)) ++transferring;
+    while (scheduler.next_transfer(transfer)) transferring.push_back(transfer);
     if (!stepping) {
       const std::string text = script.step();
       stepping = text != "-";
@@ -397,9 +397,10 @@ std::string random_run(uint32_t seed) {
     if (lane == 0 && encoding) {
       script.encode_done();
       encoding = false;
-    } else if (lane == 1 && transferring > 0) {
-      scheduler.transfer_done(true, failed);
-      --transferring;
+    } else if (lane == 1 && !transferring.empty()) {
+      const std::vector outcomes(transferring.front().items.size(), ImageOutcome::kOk);
+      scheduler.transfer_done(outcomes, failed);
+      transferring.pop_front();
     } else if (lane == 2 && stepping) {
       const std::vector<StepOrder::Item> items = script.order.items;
       std::vector<std::pair<RequestId, int32_t>> sampled;

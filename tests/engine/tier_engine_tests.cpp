@@ -18,13 +18,13 @@ namespace {
 struct TierFixture {
   TierFixture(Partition partition, StealMode steal, int32_t n_consumer = 1,
               int32_t n_datacenter = 1, LinkChoice transfer = LinkChoice::kAuto,
-              EngineConfig config = small_config()) {
+              EngineConfig config = small_config(), bool cut_before_projector = false) {
     for (int32_t i = 0; i < n_consumer + n_datacenter; ++i) {
       devices.push_back(std::make_unique<FakeDevice>(i));
       (i < n_consumer ? consumer : datacenter).push_back(devices.back().get());
     }
     const Placement placement = place(consumer, datacenter, partition, steal != StealMode::kOff);
-    fake = std::make_unique<FakeModel>(placement);
+    fake = std::make_unique<FakeModel>(placement, 4, true, 1, cut_before_projector);
     config.steal = steal;
     EngineTopology topology = make_topology(fake->model, placement);
     topology.transfer = transfer;
@@ -86,13 +86,21 @@ struct Arm {
   StealMode steal;
   int32_t n_consumer;
   int32_t n_datacenter;
+  bool cut_before_projector = false;
 };
 
 constexpr Arm kArms[] = {
-    {Partition::kModality, StealMode::kOff, 1, 1},  {Partition::kModality, StealMode::kOn, 1, 1},
-    {Partition::kModality, StealMode::kAuto, 2, 2}, {Partition::kStage, StealMode::kOff, 1, 1},
-    {Partition::kStage, StealMode::kOff, 2, 2},     {Partition::kColocated, StealMode::kOff, 1, 1},
+    {Partition::kModality, StealMode::kOff, 1, 1},
+    {Partition::kModality, StealMode::kOn, 1, 1},
+    {Partition::kModality, StealMode::kAuto, 2, 2},
+    {Partition::kStage, StealMode::kOff, 1, 1},
+    {Partition::kStage, StealMode::kOff, 2, 2},
+    {Partition::kColocated, StealMode::kOff, 1, 1},
     {Partition::kColocated, StealMode::kOff, 2, 2},
+    {Partition::kModality, StealMode::kOff, 1, 1, true},
+    {Partition::kModality, StealMode::kOn, 2, 2, true},
+    {Partition::kStage, StealMode::kOff, 2, 1, true},
+    {Partition::kColocated, StealMode::kOff, 1, 1, true},
 };
 
 }  // namespace
@@ -103,9 +111,11 @@ BOOST_AUTO_TEST_CASE(every_partition_gives_the_same_tokens) {
   const uint32_t seed = test_seed();
   for (const Arm& arm : kArms) {
     BOOST_TEST_CONTEXT(to_string(arm.partition)
-                       << " " << arm.n_consumer << "+" << arm.n_datacenter << " seed " << seed) {
+                       << " " << arm.n_consumer << "+" << arm.n_datacenter << " cut before "
+                       << arm.cut_before_projector << " seed " << seed) {
       std::mt19937 random(seed);
-      TierFixture fixture(arm.partition, arm.steal, arm.n_consumer, arm.n_datacenter);
+      TierFixture fixture(arm.partition, arm.steal, arm.n_consumer, arm.n_datacenter,
+                          LinkChoice::kAuto, small_config(), arm.cut_before_projector);
       std::vector<GenerateRequest> requests;
       std::vector<std::shared_ptr<RecordingSink>> sinks;
       for (int32_t i = 0; i < 40; ++i) {
@@ -149,6 +159,41 @@ BOOST_AUTO_TEST_CASE(bytes_between_devices_equal_the_formula) {
     BOOST_TEST(stage.engine->stats().kv_transfers == 1);
     BOOST_TEST(stage.engine->stats().kv_transfer_bytes == second->timings.kv_transfer_bytes);
   }
+}
+
+BOOST_AUTO_TEST_CASE(features_that_cross_are_projected_once_and_kept) {
+  TierFixture fixture(Partition::kModality, StealMode::kOff, 1, 1, LinkChoice::kAuto,
+                      small_config(), true);
+  const GenerateRequest request = picture_request(1, 7, 6);
+  const auto first = fixture.submit(request);
+  fixture.run_until_idle();
+  check_result(request, *first);
+  BOOST_TEST(first->timings.transfer_bytes == 7 * kFeatureDim * 4);
+  BOOST_TEST(fixture.engine->stats().transfer_bytes == 7 * kFeatureDim * 4);
+  BOOST_TEST(fixture.fake->projectors[0]->n_rows == 7);
+  GenerateRequest again = picture_request(1, 7, 6);
+  again.prompt = make_prompt({text_part({9, 8}), picture_part(1, 7), text_part({7})});
+  const auto second = fixture.submit(again);
+  fixture.run_until_idle();
+  check_result(again, *second);
+  BOOST_TEST(second->timings.transfer_bytes == 0);
+  BOOST_TEST(fixture.fake->projectors[0]->n_rows == 7);
+  BOOST_TEST(fixture.engine->stats().image_cache_hits == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_picture_that_the_projector_spoils_ends_its_request_alone) {
+  TierFixture fixture(Partition::kModality, StealMode::kOff, 1, 1, LinkChoice::kAuto,
+                      small_config(), true);
+  fixture.fake->projectors[0]->nan_picture = 2;
+  const GenerateRequest good = picture_request(1, 7, 6);
+  const auto first = fixture.submit(good);
+  const auto spoiled = fixture.submit(picture_request(2, 7, 6));
+  fixture.run_until_idle();
+  check_result(good, *first);
+  BOOST_REQUIRE(spoiled->error);
+  BOOST_TEST(spoiled->error->message == "The embeddings of a picture are not finite numbers.");
+  BOOST_TEST(fixture.engine->stats().non_finite_images == 1);
+  BOOST_TEST(fixture.engine->stats().encode_failures == 0);
 }
 
 // The second picture stays in the tower until a step has begun, and that step until the tower has

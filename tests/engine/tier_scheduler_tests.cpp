@@ -43,6 +43,11 @@ TierConfig modality() {
   return config;
 }
 
+std::vector<ImageOutcome> outcomes_of(const TransferOrder& order, bool ok) {
+  return std::vector<ImageOutcome>(order.items.size(),
+                                   ok ? ImageOutcome::kOk : ImageOutcome::kFailed);
+}
+
 PromptImage image_at(int32_t first, uint64_t picture, int32_t n_rows) {
   return {.first = first, .key = {.content_hash = {picture, 0}, .n_rows = n_rows}};
 }
@@ -129,9 +134,9 @@ BOOST_AUTO_TEST_CASE(rows_wait_in_the_towers_buffers_until_they_are_fetched) {
   BOOST_REQUIRE(script.tiers.next_transfer(second));
   BOOST_TEST(first.buffer != second.buffer);
   BOOST_TEST(script.step(0) == "-");
-  script.tiers.transfer_done(first, true, failed);
+  script.tiers.transfer_done(first, outcomes_of(first, true), failed);
   BOOST_TEST(script.run(0) == "1:0+10! 2:0+6");
-  script.tiers.transfer_done(second, false, failed);
+  script.tiers.transfer_done(second, outcomes_of(second, false), failed);
   std::ranges::sort(failed);
   BOOST_TEST((failed == std::vector<RequestId>{3, 4}));
 }
@@ -148,7 +153,7 @@ BOOST_AUTO_TEST_CASE(no_picture_is_encoded_while_all_buffers_are_full) {
   std::vector<RequestId> failed;
   BOOST_REQUIRE(script.tiers.next_transfer(order));
   BOOST_TEST(script.encode() == "-");
-  script.tiers.transfer_done(order, true, failed);
+  script.tiers.transfer_done(order, outcomes_of(order, true), failed);
   BOOST_TEST(script.encode() == "0>3/0");
 }
 
@@ -242,7 +247,7 @@ BOOST_AUTO_TEST_CASE(a_stolen_request_that_vision_keeps_waiting_goes_back_with_i
     TransferOrder order;
     std::vector<RequestId> failed;
     BOOST_REQUIRE(script.tiers.next_transfer(order));
-    script.tiers.transfer_done(order, true, failed);
+    script.tiers.transfer_done(order, outcomes_of(order, true), failed);
     script.tiers.cancel(id);
   }
   script.tiers.plan();
@@ -272,7 +277,7 @@ BOOST_AUTO_TEST_CASE(a_paused_request_stays_while_going_back_would_take_longer) 
     TransferOrder order;
     std::vector<RequestId> failed;
     BOOST_REQUIRE(script.tiers.next_transfer(order));
-    script.tiers.transfer_done(order, true, failed);
+    script.tiers.transfer_done(order, outcomes_of(order, true), failed);
     script.tiers.cancel(id);
     script.tiers.plan();
   };
@@ -305,7 +310,7 @@ BOOST_AUTO_TEST_CASE(no_stolen_step_begins_while_a_picture_waits_for_a_buffer) {
   BOOST_REQUIRE(script.tiers.next_transfer(transfer));
   BOOST_TEST(script.encode() == "-");
   BOOST_TEST(script.step(1) == "-");
-  script.tiers.transfer_done(transfer, true, failed);
+  script.tiers.transfer_done(transfer, outcomes_of(transfer, true), failed);
   BOOST_TEST(script.encode() == "0>4/0");
   script.encode_done();
   BOOST_TEST(script.step(1).starts_with("2:8+"));  // nobody waits for the full buffer
@@ -331,7 +336,7 @@ BOOST_AUTO_TEST_CASE(a_paused_request_whose_picture_is_encoded_waits_longer) {
     TransferOrder order;
     std::vector<RequestId> failed;
     BOOST_REQUIRE(script.tiers.next_transfer(order));
-    script.tiers.transfer_done(order, true, failed);
+    script.tiers.transfer_done(order, outcomes_of(order, true), failed);
     script.tiers.cancel(id);
     script.tiers.plan();
     BOOST_TEST(script.tiers.unit_of(2) == (picture == 1 ? 1 : 0));
@@ -608,7 +613,8 @@ std::string random_run(uint32_t seed) {
         failed = script.encode_done(0, draw(100, 3'000));
       }
     } else if (lane == 1 && !transfers.empty()) {
-      tiers.transfer_done(transfers.front(), lost_device < 0, failed);
+      tiers.transfer_done(transfers.front(), outcomes_of(transfers.front(), lost_device < 0),
+                          failed);
       transfers.erase(transfers.begin());
     } else if (lane == 2 && !kv_orders.empty()) {
       tiers.kv_done(kv_orders.front().id, lost_device < 0, failed);
