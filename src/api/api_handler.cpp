@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "api/chat_exchange.h"
-#include "api/chrome_trace.h"
 #include "api/errors.h"
 #include "api/json_writer.h"
 #include "api/request_checks.h"
@@ -58,6 +57,16 @@ struct ApiHandler::Route {
   bool logged;              // one row in the request log
   void (ApiHandler::*answer)(Call);
 
+  // "{id}" stands for any text that is not empty.
+  bool matches(std::string_view asked) const {
+    constexpr std::string_view kPlace = "{id}";
+    const size_t place = path.find(kPlace);
+    if (place == path.npos) return asked == path;
+    const std::string_view before = path.substr(0, place);
+    const std::string_view after = path.substr(place + kPlace.size());
+    return asked.size() > before.size() + after.size() && asked.starts_with(before) &&
+           asked.ends_with(after);
+  }
   std::string allow() const { return std::string(is_get(method) ? kAllowGet : kAllowPost); }
 };
 
@@ -73,15 +82,17 @@ const std::vector<ApiHandler::Route>& ApiHandler::routes() {
       {"/version", "GET", false, false, &ApiHandler::version},
       {"/metrics", "GET", false, false, &ApiHandler::metrics},
       {"/debug/timeline", "GET", false, false, &ApiHandler::timeline},
+      {"/admin/state", "GET", false, false, &ApiHandler::admin_state},
+      {"/admin/settings", "GET", false, false, &ApiHandler::admin_settings},
+      {"/admin/requests", "GET", false, false, &ApiHandler::admin_log},
+      {"/admin/requests/{id}/cancel", "POST", true, false, &ApiHandler::admin_cancel},
   };
   return kRoutes;
 }
 
 const ApiHandler::Route* ApiHandler::find_route(std::string_view path) {
-  const bool one_model = path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size();
-  const std::string_view name = one_model ? std::string_view("/v1/models/{id}") : path;
   for (const Route& route : routes())
-    if (route.path == name) return &route;
+    if (route.matches(path)) return &route;
   return nullptr;
 }
 
@@ -114,7 +125,7 @@ void ApiHandler::begin_drain() {
 void ApiHandler::cancel_all(std::string_view why) {
   const auto exchanges = core_.exchanges;  // the set shrinks meanwhile
   for (const auto& exchange : exchanges)
-    exchange->cancel({ErrorKind::kUnavailable, std::string(why), "shutting_down", ""});
+    exchange->cancel({ErrorKind::kUnavailable, std::string(why), "shutting_down", ""}, "shutdown");
 }
 
 size_t ApiHandler::n_active() const {
@@ -347,21 +358,6 @@ void ApiHandler::ready(Call call) {
   if (now.status == "loading" || now.status == "draining")
     response.headers.push_back({"Retry-After", "1"});
   reply(call, std::move(response));
-}
-
-// Written by a worker: thousands of events would hold up the loop.
-void ApiHandler::timeline(Call call) {
-  if (core_.engine == nullptr) return reply(call, error_response(available().error()));
-  auto lanes = std::make_shared<const std::vector<LaneTimeline>>(core_.engine->timeline());
-  auto trace = std::make_shared<std::string>();
-  auto shared_call = std::make_shared<Call>(std::move(call));
-  const auto submitted =
-      core_.workers.submit([lanes, trace] { *trace = chrome_trace(*lanes); },
-                           [this, trace, shared_call](const Status& ran) {
-                             reply(*shared_call, ran ? json_response(200, std::move(*trace))
-                                                     : error_response(ran.error()));
-                           });
-  if (!submitted) reply(*shared_call, error_response(queue_full()));
 }
 
 void ApiHandler::version(Call call) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/admin_state.h"
 #include "api/api_core.h"
 #include "api/served_model.h"
 #include "base/clock.h"
@@ -33,6 +34,9 @@ struct ApiOptions {
   std::span<const StaticFile> pages;
   std::function<void(RequestRow)> log_row;     // never blocks
   std::function<uint64_t()> log_rows_dropped;  // for /metrics
+  // Reads the request log; called by workers. Empty: there is no log.
+  std::function<Result<std::vector<RequestRow>>(const RequestFilter&)> find_rows;
+  std::vector<SettingInfo> settings;  // for /admin/settings
 };
 
 // Loop thread only. Everything given must outlive it.
@@ -106,6 +110,14 @@ class ApiHandler final : public HttpHandler {
   void timeline(Call call);
   void version(Call call);
   void metrics(Call call);
+  // In admin_handler.cpp.
+  void admin_state(Call call);
+  void admin_settings(Call call);
+  void admin_log(Call call);
+  void admin_cancel(Call call);
+  // `work` runs on a worker; `answer` then on the loop.
+  void answer_from_worker(Call call, std::function<void()> work,
+                          std::function<HttpResponse()> answer);
 
   const Loop& loop_;
   const ApiOptions options_;

@@ -157,10 +157,26 @@ void ChatExchange::client_gone() {
   core_.workers.cancel(job_id_);
 }
 
-void ChatExchange::cancel(const Error& reason) {
+RunningRequest ChatExchange::running() const {
+  RunningRequest out;
+  out.id = request_id_;
+  out.model = row_.model;
+  out.client = row_.client;
+  out.phase = !engine_id_ ? "preparing" : running_.completion_tokens == 0 ? "waiting" : "answering";
+  out.age_us = core_.clock.now_us() - begin_us_;
+  out.n_images = std::max<int64_t>(row_.n_images, 0);
+  out.prompt_tokens = running_.prompt_tokens;
+  out.image_tokens = running_.image_tokens;
+  out.cached_tokens = running_.cached_tokens;
+  out.completion_tokens = running_.completion_tokens;
+  out.stream = row_.stream;
+  return out;
+}
+
+void ChatExchange::cancel(const Error& reason, std::string_view by) {
   if (finished_ || cancel_reason_) return;
   cancel_reason_ = reason;
-  if (row_.cancelled_by.empty()) row_.cancelled_by = "shutdown";
+  if (row_.cancelled_by.empty()) row_.cancelled_by = by;
   if (engine_id_) return core_.engine->cancel(*engine_id_);
   if (job_ == nullptr) return;
   job_->cancelled.store(true, std::memory_order_relaxed);

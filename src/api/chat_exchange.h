@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/admin_state.h"
 #include "api/api_core.h"
 #include "api/chat_response.h"
 #include "engine/engine.h"
@@ -32,8 +33,11 @@ class ChatExchange final : public RequestSink, public std::enable_shared_from_th
 
   // A comment on a stream that has been silent for period_us, so that proxies keep it open.
   void keep_alive(int64_t period_us);
-  // Ends the request with an error of the server's making (shutdown).
-  void cancel(const Error& reason);
+  // Ends the request with an error of the server's making; `by` is for the log.
+  void cancel(const Error& reason, std::string_view by);
+
+  const std::string& request_id() const { return request_id_; }
+  RunningRequest running() const;
 
   void on_prompt_cached(int32_t n_tokens) override;
   void on_text(int32_t choice, std::string_view text, std::vector<TokenLogprob> logprobs,

@@ -52,7 +52,7 @@ void append_event(std::string& out, const TimelineEntry& entry, size_t lane) {
 
 }  // namespace
 
-std::string chrome_trace(std::span<const LaneTimeline> lanes) {
+std::string chrome_trace(std::span<const LaneTimeline> lanes, int64_t now_us) {
   std::string out =
       R"({"traceEvents":[{"name":"process_name","ph":"M","pid":1,"args":{"name":"HeteroServe"}})";
   for (size_t lane = 0; lane < lanes.size(); ++lane) {
@@ -62,7 +62,7 @@ std::string chrome_trace(std::span<const LaneTimeline> lanes) {
     out += "}}";
     for (const TimelineEntry& entry : lanes[lane].entries) append_event(out, entry, lane);
   }
-  return out + R"(],"displayTimeUnit":"ms"})";
+  return out + fmt::format(R"(],"displayTimeUnit":"ms","otherData":{{"now_us":{}}}}})", now_us);
 }
 
 }  // namespace hs

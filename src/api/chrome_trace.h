@@ -11,6 +11,7 @@
 
 namespace hs {
 
-std::string chrome_trace(std::span<const LaneTimeline> lanes);
+// `now_us`: when it is told, on the timeline's clock.
+std::string chrome_trace(std::span<const LaneTimeline> lanes, int64_t now_us);
 
 }  // namespace hs

@@ -10,10 +10,9 @@ struct ByCode {
   int status;
 };
 constexpr ByCode kByCode[] = {
-    {"host_not_allowed", 403},
-    {"method_not_allowed", 405},
-    {"request_too_large", 413},
-    {"unsupported_media_type", 415},
+    {"cancelled_by_admin", 403},  // a status that clients do not try again after
+    {"host_not_allowed", 403},   {"method_not_allowed", 405},
+    {"request_too_large", 413},  {"unsupported_media_type", 415},
 };
 
 constexpr ByCode kProtocolCodes[] = {

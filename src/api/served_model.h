@@ -12,6 +12,15 @@
 
 namespace hs {
 
+// A device that the model is on, for people.
+struct ServedDevice {
+  std::string name;         // as the engine's lanes: "cuda:0"
+  std::string description;  // the maker's name and the memory
+  bool is_consumer = false;
+  bool is_datacenter = false;
+  std::string why;  // it was chosen
+};
+
 // Immutable while requests are answered; any thread may read. What it points to outlives it.
 struct ServedModel {
   std::vector<std::string> names;  // at least one; an answer carries the one that the request used,
@@ -19,7 +28,9 @@ struct ServedModel {
   const ModelSpec* spec = nullptr;
   const PromptBuilder* prompts = nullptr;
   int32_t max_model_len = 0;
-  int64_t created_s = 0;    // unix time of the load
+  int64_t created_s = 0;  // unix time of the load
+  std::vector<ServedDevice> devices;
+  std::string partition;    // "modality"
   std::string fingerprint;  // of program and weights, e.g. "fp_0123abcd"
 
   bool has_name(std::string_view name) const;

@@ -135,7 +135,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
     return kExitConfig;
   }
   set_log_level(loaded->config.log_level);
-  if (serve->parsed()) return serve_command(loaded->config);
+  if (serve->parsed()) return serve_command(*loaded);
   if (run->parsed()) return run_command(loaded->config, parsed.run);
   if (logs->parsed()) return logs_command(loaded->config, parsed.logs);
   return config_command(*loaded, action == "show");

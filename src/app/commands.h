@@ -11,7 +11,7 @@
 
 namespace hs {
 
-int serve_command(const Config& config);
+int serve_command(const LoadedConfig& loaded);
 
 struct RunOptions {
   std::string question;

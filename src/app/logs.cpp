@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/json_writer.h"
+#include "api/log_rows.h"
 #include "app/commands.h"
 #include "app/exit_codes.h"
 #include "base/clock.h"
@@ -23,75 +24,6 @@
 
 namespace hs {
 namespace {
-
-class JsonRow {
- public:
-  void text(std::string_view name, std::string_view value) {
-    begin(name);
-    if (value.empty())
-      out_ += "null";
-    else
-      append_json_string(out_, value);
-  }
-  void number(std::string_view name, int64_t value) {
-    begin(name);
-    out_ += value < 0 ? "null" : std::to_string(value);
-  }
-  void flag(std::string_view name, bool value) {
-    begin(name);
-    out_ += value ? "true" : "false";
-  }
-  void json(std::string_view name, std::string_view value) {
-    begin(name);
-    out_ += value.empty() ? "null" : value;
-  }
-  std::string take() { return out_ + '}'; }
-
- private:
-  void begin(std::string_view name) {
-    out_ += out_.empty() ? "{" : ",";
-    append_json_string(out_, name);
-    out_ += ':';
-  }
-  std::string out_;
-};
-
-std::string row_json(const RequestRow& row) {
-  JsonRow out;
-  out.text("id", row.id);
-  out.number("ts_ms", row.ts_ms);
-  out.text("endpoint", row.endpoint);
-  out.text("model", row.model);
-  out.text("client", row.client);
-  out.number("status", row.status);
-  out.text("error_code", row.error_code);
-  out.text("finish_reason", row.finish_reason);
-  out.flag("stream", row.stream);
-  out.number("n_images", row.n_images);
-  out.number("image_pixels", row.image_pixels);
-  out.number("prompt_tokens", row.prompt_tokens);
-  out.number("vision_tokens", row.vision_tokens);
-  out.number("cached_tokens", row.cached_tokens);
-  out.number("completion_tokens", row.completion_tokens);
-  out.number("queue_us", row.queue_us);
-  out.number("image_decode_us", row.image_decode_us);
-  out.number("encode_us", row.encode_us);
-  out.number("transfer_us", row.transfer_us);
-  out.number("transfer_bytes", row.transfer_bytes);
-  out.text("transfer_path", row.transfer_path);
-  out.number("kv_transfer_us", row.kv_transfer_us);
-  out.number("kv_transfer_bytes", row.kv_transfer_bytes);
-  out.flag("stolen", row.stolen);
-  out.number("prefill_us", row.prefill_us);
-  out.number("first_token_us", row.first_token_us);
-  out.number("decode_us", row.decode_us);
-  out.number("total_us", row.total_us);
-  out.number("bytes_in", row.bytes_in);
-  out.number("bytes_out", row.bytes_out);
-  out.text("cancelled_by", row.cancelled_by);
-  out.json("params", row.params_json);
-  return out.take();
-}
 
 std::string count_text(int64_t value) {
   return value < 0 ? "-" : std::to_string(value);
@@ -121,7 +53,7 @@ void print_line(const RequestRow& row) {
 void print_rows(const std::vector<RequestRow>& rows, bool json) {
   for (const RequestRow& row : rows | std::views::reverse) {
     if (json)
-      fmt::print("{}\n", row_json(row));
+      fmt::print("{}\n", log_row_json(row));
     else
       print_line(row);
   }

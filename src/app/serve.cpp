@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "api/api_handler.h"
 #include "app/commands.h"
@@ -28,6 +30,7 @@
 #include "loop/timer.h"
 #include "loop/worker_pool.h"
 #include "store/request_log.h"
+#include "store/request_row.h"
 
 namespace hs {
 namespace {
@@ -68,8 +71,10 @@ Result<std::unique_ptr<RequestLog>> open_log(const Config& config, const Clock& 
 // what it uses.
 class Server {
  public:
-  explicit Server(const Config& config)
-      : config_(config), workers_(loop_, static_cast<size_t>(config.max_queue) + 1) {}
+  explicit Server(const LoadedConfig& loaded)
+      : config_(loaded.config),
+        values_(loaded.values),
+        workers_(loop_, static_cast<size_t>(config_.max_queue) + 1) {}
 
   int run();
 
@@ -82,6 +87,7 @@ class Server {
 
   Status start();
   ApiOptions api_options();
+  std::vector<SettingInfo> setting_infos() const;
   // Of bodies being received, and again of complete ones that wait for a worker.
   size_t all_bodies_bytes_max() const {
     return std::max(size_t{1} << 30, 2 * config_.body_bytes_max());
@@ -96,6 +102,7 @@ class Server {
   [[noreturn]] void leave_now(int exit_code);
 
   const Config& config_;
+  const std::map<std::string, SettingValue, std::less<>>& values_;
   SystemClock clock_;
   Loop loop_;
   std::unique_ptr<RequestLog> log_;
@@ -129,8 +136,23 @@ ApiOptions Server::api_options() {
       const RequestLogStats stats = log_->stats();
       return static_cast<uint64_t>(stats.dropped);
     };
+    options.find_rows = [path = config_.log_path](const RequestFilter& filter) {
+      return query_requests(path, filter);
+    };
   }
+  options.settings = setting_infos();
   return options;
+}
+
+std::vector<SettingInfo> Server::setting_infos() const {
+  std::vector<SettingInfo> infos;
+  for (const Setting& setting : settings()) {
+    const auto found = values_.find(setting.key);
+    const SettingValue value = found == values_.end() ? SettingValue{} : found->second;
+    infos.push_back({setting.key, value.value, value.origin, setting.flag, setting.environment,
+                     setting.description});
+  }
+  return infos;
 }
 
 Status Server::start() {
@@ -271,7 +293,8 @@ void Server::leave_now(int exit_code) {
 
 }  // namespace
 
-int serve_command(const Config& config) {
+int serve_command(const LoadedConfig& loaded) {
+  const Config& config = loaded.config;
   if (const Status path = check_model_path(config); !path) {
     print_error(path.error());
     return kExitConfig;
@@ -280,7 +303,7 @@ int serve_command(const Config& config) {
   signal(SIGXFSZ,
          SIG_IGN);  // a file that may not grow is a failed write, not the end of the process
   set_worker_threads(std::clamp(std::thread::hardware_concurrency(), kWorkersMin, kWorkersMax));
-  Server server(config);
+  Server server(loaded);
   return server.run();
 }
 

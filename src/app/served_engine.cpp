@@ -26,6 +26,20 @@ size_t available_bytes() {
   return size_t{4} << 30;
 }
 
+// As the roles say; without roles one device does everything.
+std::vector<ServedDevice> devices_told(const ServedEngine& loaded) {
+  std::vector<ServedDevice> told;
+  for (const DeviceRoles::Row& row : loaded.role_rows)
+    told.push_back({to_string(row.device.id),
+                    fmt::format("{}, {:.0f} GiB", row.device.name,
+                                static_cast<double>(row.device.memory_bytes) / (1 << 30)),
+                    row.is_consumer, row.is_datacenter, row.why});
+  if (told.empty())
+    for (const auto& device : loaded.devices)
+      told.push_back({to_string(device->id()), "", true, true, "the only device"});
+  return told;
+}
+
 std::shared_ptr<const ServedModel> describe(const Config& config, const ServedEngine& loaded,
                                             const Clock& clock, int32_t max_model_len) {
   auto served = std::make_shared<ServedModel>();
@@ -33,6 +47,8 @@ std::shared_ptr<const ServedModel> describe(const Config& config, const ServedEn
   served->spec = &loaded.model.spec;
   served->prompts = loaded.model.prompts.get();
   served->max_model_len = max_model_len;
+  served->devices = devices_told(loaded);
+  served->partition = to_string(config.partition);
   served->created_s = clock.unix_ms() / 1000;
   served->fingerprint =
       fmt::format("fp_{}_{}", version(), loaded.model.spec.revision.substr(0, 12));
@@ -130,6 +146,7 @@ Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
   if (!devices) return std::unexpected(devices.error());
   loaded.devices = *std::move(devices);
   loaded.roles = roles_table(config, *roles);
+  loaded.role_rows = roles->rows;
   const std::vector<Device*> consumer = find_devices(loaded.devices, roles->consumer);
   const std::vector<Device*> datacenter = find_devices(loaded.devices, roles->datacenter);
   if (roles->one_device()) return place({}, datacenter, Partition::kColocated, false);

@@ -9,6 +9,7 @@
 
 #include "api/served_model.h"
 #include "app/config.h"
+#include "app/device_roles.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "device/device.h"
@@ -25,6 +26,7 @@ struct ServedEngine {
   // For people: a table of what was chosen and why, and what a picture costs between devices. Empty
   // with one device.
   std::string roles;
+  std::vector<DeviceRoles::Row> role_rows;  // of `roles`
   double load_s = 0;
 };
 

@@ -95,11 +95,13 @@ Result<std::vector<RequestRow>> query_open(Database& db, const RequestFilter& fi
   const bool any_status = filter.status_min <= 0 && filter.status_max == INT64_MAX;
   const bool any_row = filter.after_row <= 0 && filter.until_row == INT64_MAX;
   Result<Statement> query = db.prepare(fmt::format(
-      "SELECT {} FROM requests WHERE ts_ms >= ?1 AND ts_ms <= ?2 {} {} {} {} ORDER BY ts_ms DESC, "
+      "SELECT {} FROM requests WHERE ts_ms >= ?1 AND ts_ms <= ?2 {} {} {} {} {} ORDER BY ts_ms "
+      "DESC, "
       "row DESC LIMIT ?7",
       column_names(), any_row ? "" : "AND row > ?8 AND row <= ?9",
       any_status ? "" : "AND status >= ?3 AND status <= ?4",
-      filter.model.empty() ? "" : "AND model = ?5", filter.id.empty() ? "" : "AND id = ?6"));
+      filter.model.empty() ? "" : "AND model = ?5", filter.id.empty() ? "" : "AND id = ?6",
+      filter.images_min <= 0 ? "" : "AND n_images >= ?10"));
   if (!query) return std::unexpected(query.error());
   const auto bound = [&]() -> Status {
     if (const Status s = query->bind(1, filter.since_ms); !s) return s;
@@ -116,6 +118,8 @@ Result<std::vector<RequestRow>> query_open(Database& db, const RequestFilter& fi
       if (const Status s = query->bind(8, filter.after_row); !s) return s;
       if (const Status s = query->bind(9, filter.until_row); !s) return s;
     }
+    if (filter.images_min > 0)
+      if (const Status s = query->bind(10, filter.images_min); !s) return s;
     return query->bind(7, filter.limit);
   }();
   if (!bound) return std::unexpected(bound.error());

@@ -60,6 +60,7 @@ struct RequestFilter {
   int64_t status_max = INT64_MAX;
   std::string model = {};  // "" = any
   std::string id = {};     // "" = any
+  int64_t images_min = 0;  // rows with so many pictures and more
   // Rows count upwards as they are written: those above after_row, up to until_row.
   int64_t after_row = 0;
   int64_t until_row = INT64_MAX;

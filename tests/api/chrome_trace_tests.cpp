@@ -59,7 +59,7 @@ std::vector<LaneTimeline> two_lanes() {
 BOOST_AUTO_TEST_SUITE(chrome_trace_tests)
 
 BOOST_AUTO_TEST_CASE(each_lane_is_a_thread_with_its_device_as_its_name) {
-  const json trace = json::parse(chrome_trace(two_lanes()));
+  const json trace = json::parse(chrome_trace(two_lanes(), 77));
   std::vector<std::string> names(2);
   for (const json& event : trace["traceEvents"])
     if (event["name"] == "thread_name")
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(each_lane_is_a_thread_with_its_device_as_its_name) {
 }
 
 BOOST_AUTO_TEST_CASE(each_order_is_a_complete_event) {
-  const json trace = json::parse(chrome_trace(two_lanes()));
+  const json trace = json::parse(chrome_trace(two_lanes(), 77));
   std::vector<json> events;
   for (const json& event : trace["traceEvents"])
     if (event["ph"] == "X") events.push_back(event);
@@ -93,9 +93,9 @@ BOOST_AUTO_TEST_CASE(each_order_is_a_complete_event) {
 }
 
 BOOST_AUTO_TEST_CASE(a_server_that_has_done_nothing_gives_a_valid_trace) {
-  BOOST_TEST(json::parse(chrome_trace({}))["traceEvents"].size() == 1U);
+  BOOST_TEST(json::parse(chrome_trace({}, 0))["traceEvents"].size() == 1U);
   const std::vector<LaneTimeline> idle = {{"cpu:0", {}}};
-  BOOST_TEST(json::parse(chrome_trace(idle))["traceEvents"].size() == 2U);
+  BOOST_TEST(json::parse(chrome_trace(idle, 0))["traceEvents"].size() == 2U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -122,7 +122,7 @@ std::vector<Series> play(hs::TiersBench& bench, const std::vector<hs::TiersArm>&
                  run.seconds, tokens_per_s(run));
       if (!options.trace.empty())
         std::ofstream(std::filesystem::path(options.trace) / fmt::format("{}.json", arms[arm].name))
-            << hs::chrome_trace(run.timeline);
+            << hs::chrome_trace(run.timeline, 0);
       run.timeline.clear();
       series[arm].runs.push_back(std::move(run));
     }
