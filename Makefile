@@ -6,7 +6,7 @@ ARGS ?=
 PRESET ?= release
 
 .DEFAULT_GOAL := build
-.PHONY: run build test test-cuda cuda-build cuda-report test-reference bench bench-tiers bench-full-size lint fmt asan tsan fuzz clean help
+.PHONY: web run build test test-cuda cuda-build cuda-report test-reference bench bench-tiers bench-full-size lint fmt asan tsan fuzz clean help
 
 run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
 	build/release/heteroserve serve $(MODEL) $(ARGS)
@@ -54,6 +54,9 @@ bench-full-size:  ## random-weight LLaVA-1.5-7B and Qwen2.5-VL-3B on the CPU; ne
 	@packaging/install-deps.sh --test
 	@tools/build.sh release heteroserve hs_bench_machine
 	@tests/bench/run_full_size.sh build/release $(ARGS)
+
+web:  ## build web/dist, the page that is compiled into the binary; only after a change of web/
+	@tools/web.sh
 
 lint:  ## formatting, include direction, sizes, scripts, spelling, static analysis (ARGS=--fast leaves that out)
 	@packaging/install-deps.sh --lint

@@ -64,6 +64,7 @@ step "clang-format" "$venv/bin/clang-format" --dry-run -Werror "${cpp[@]}"
 step "include direction, cycles" python3 tools/check_includes.py
 step "sizes of files, functions" "$venv/bin/python" tools/check_sizes.py
 step "ISA symbols" isa_symbols
+step "web page, its build" tools/web.sh --check
 step "shellcheck" shell_scripts
 step "ruff" python_sources
 step "codespell" spelling

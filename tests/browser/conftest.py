@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "end_to_end"))
 from real_server import Server  # noqa: E402
 
+expect.set_options(timeout=15_000)
+
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory) -> Iterator[Server]:
-    """A server for all tests; it must stop cleanly after them."""
-    running = Server(tmp_path_factory.mktemp("server"))
+    """Two CPU devices in two pools, for all tests; it must stop cleanly after them."""
+    running = Server(
+        tmp_path_factory.mktemp("server"), "--consumer", "cpu:0", "--datacenter", "cpu:1", "--steal", "off"
+    )
     yield running
     assert running.stop() == 0, "\n".join(running.lines[-30:])
 
@@ -30,9 +34,17 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser, server) -> Iterator[Page]:
+def context(browser, server) -> Iterator[BrowserContext]:
+    """A fresh profile: English, light, nothing remembered."""
+    with browser.new_context(locale="en-GB", color_scheme="light", viewport={"width": 1280, "height": 900}) as fresh:
+        fresh.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+        yield fresh
+
+
+@pytest.fixture
+def page(context, server) -> Iterator[Page]:
     """The first page, ready. Whatever the browser complains of (the content security policy, say) fails the test."""
-    opened = browser.new_page()
+    opened = context.new_page()
     complaints: list[str] = []
     foreign: list[str] = []
 

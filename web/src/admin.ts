@@ -1,0 +1,148 @@
+// What the server's administration routes answer.
+import { getJson, postJson, sendOk } from "./http";
+
+export interface DeviceState {
+  device: string;
+  description?: string;
+  consumer?: boolean;
+  datacenter?: boolean;
+  why?: string;
+  lost: boolean;
+  busy_us: { encode: number; transfer: number; language: number; stolen: number };
+}
+
+export interface RunningRequest {
+  id: string;
+  model: string;
+  client: string;
+  phase: "preparing" | "waiting" | "answering";
+  age_us: number;
+  n_images: number;
+  prompt_tokens: number;
+  image_tokens: number;
+  cached_tokens: number;
+  completion_tokens: number;
+  stream: boolean;
+}
+
+export interface Totals {
+  prompt_tokens: number;
+  generation_tokens: number;
+  images_encoded: number;
+  image_cache_hits: number;
+  prefix_hits: number;
+  preemptions: number;
+  transfers: number;
+  transfer_bytes: number;
+  transfer_retries: number;
+  kv_transfers: number;
+  kv_transfer_bytes: number;
+  steals: number;
+  steal_returns: number;
+}
+
+/** What follows `requests` is there once the model is loaded. */
+export interface ServerState {
+  now_us: number;
+  status: string;
+  version: string;
+  preparing: number;
+  requests: RunningRequest[];
+  model?: string;
+  partition?: string;
+  devices?: DeviceState[];
+  links?: string[];
+  running?: number;
+  waiting?: number;
+  queue_max?: number;
+  sequences_max?: number;
+  kv_blocks_used?: number;
+  kv_blocks?: number;
+  totals?: Totals;
+}
+
+export const serverState = () => getJson<ServerState>("/admin/state");
+
+export async function cancelRequest(id: string): Promise<void> {
+  await postJson(`/admin/requests/${encodeURIComponent(id)}/cancel`, {});
+}
+
+export interface Setting {
+  key: string;
+  value: string;
+  origin: string;
+  flag: string;
+  environment: string;
+  description: string;
+}
+
+export const settings = async () => (await getJson<{ settings: Setting[] }>("/admin/settings")).settings;
+
+/** A row of the request log; null: not known, or did not happen. */
+export interface LogRow {
+  id: string;
+  ts_ms: number;
+  endpoint: string | null;
+  model: string | null;
+  client: string | null;
+  status: number | null;
+  error_code: string | null;
+  finish_reason: string | null;
+  stream: boolean;
+  n_images: number | null;
+  image_pixels: number | null;
+  prompt_tokens: number | null;
+  vision_tokens: number | null;
+  cached_tokens: number | null;
+  completion_tokens: number | null;
+  queue_us: number | null;
+  image_decode_us: number | null;
+  encode_us: number | null;
+  transfer_us: number | null;
+  transfer_bytes: number | null;
+  transfer_path: string | null;
+  kv_transfer_us: number | null;
+  kv_transfer_bytes: number | null;
+  stolen: boolean;
+  prefill_us: number | null;
+  first_token_us: number | null;
+  decode_us: number | null;
+  total_us: number | null;
+  bytes_in: number | null;
+  bytes_out: number | null;
+  cancelled_by: string | null;
+  params: Record<string, unknown> | null;
+}
+
+export async function logRows(query: URLSearchParams): Promise<LogRow[]> {
+  const text = await (await sendOk(`/admin/requests?${query}`)).text();
+  // Seeds have 64 bits, numbers here 53.
+  const exact = text.replace(/(?<!\\)"seed":(\d{16,})/g, '"seed":"$1"');
+  return (JSON.parse(exact) as { rows: LogRow[] }).rows;
+}
+
+/** Fetches and hands the file to the browser to keep: a plain link could not carry the key. */
+export async function download(path: string, name: string): Promise<void> {
+  const url = URL.createObjectURL(await (await sendOk(path)).blob());
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(url);
+}
+
+export interface TraceEvent {
+  name: string;
+  ph: string;
+  ts: number;
+  dur: number;
+  tid: number;
+  args: { name?: string };
+}
+
+export interface Trace {
+  traceEvents: TraceEvent[];
+  otherData: { now_us: number };
+}
+
+export const timeline = (lastMs: number) => getJson<Trace>(`/debug/timeline?last_ms=${lastMs}`);

@@ -1,0 +1,39 @@
+// Asks for an API key when the server wants one.
+import { useSignal } from "@preact/signals";
+import type { VNode } from "preact";
+import { apiKey, keyWanted, setApiKey } from "../http";
+import { t } from "../i18n";
+import { askServerNow } from "../server";
+import { Dialog } from "./dialog";
+
+export function KeyDialog(): VNode {
+  const typed = useSignal(apiKey.peek());
+  const submit = (event: Event) => {
+    event.preventDefault();
+    setApiKey(typed.value.trim());
+    askServerNow();
+  };
+  return (
+    <Dialog
+      title={t("keyNeeded")}
+      close={() => {
+        keyWanted.value = false;
+      }}
+    >
+      <form onSubmit={submit}>
+        <p>{apiKey.value ? t("keyRefused") : t("keyExplained")}</p>
+        <label for="api-key">{t("apiKey")}</label>
+        <input
+          id="api-key"
+          type="password"
+          autocomplete="off"
+          value={typed.value}
+          onInput={(event) => {
+            typed.value = event.currentTarget.value;
+          }}
+        />
+        <button type="submit">{t("useKey")}</button>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,90 @@
+// The settings the server runs with, and where each value came from.
+import { signal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useEffect } from "preact/hooks";
+import { type Setting, settings } from "../admin";
+import { ApiError } from "../http";
+import { t } from "../i18n";
+import { Scroller } from "../parts/scroller";
+
+const found = signal<Setting[]>([]);
+const complaint = signal("");
+const changedOnly = signal(false);
+
+async function ask(): Promise<void> {
+  try {
+    found.value = await settings();
+    complaint.value = "";
+  } catch (error) {
+    complaint.value = error instanceof ApiError ? error.message : t("unreachable");
+  }
+}
+
+function Row({ setting }: { setting: Setting }): VNode {
+  const set = setting.origin !== "default";
+  return (
+    <tr>
+      <th scope="row">
+        <code>{setting.key}</code>
+        <p class="quiet">{setting.description}</p>
+      </th>
+      <td>
+        <code>{setting.value === "" ? "–" : setting.value}</code>
+      </td>
+      <td class={set ? "set" : ""}>{setting.origin}</td>
+      <td>
+        <code>{setting.flag}</code>
+        <br />
+        <code>{setting.environment}</code>
+      </td>
+    </tr>
+  );
+}
+
+export function SettingsPage(): VNode {
+  useEffect(() => {
+    ask();
+  }, []);
+  const shown = found.value.filter(({ origin }) => !changedOnly.value || origin !== "default");
+  return (
+    <div class="settings">
+      <div class="page-head">
+        <h2>{t("settings")}</h2>
+        <p class="quiet">{t("settingsHint")}</p>
+        <div class="check">
+          <input
+            id="changed-only"
+            type="checkbox"
+            checked={changedOnly.value}
+            onChange={(event) => {
+              changedOnly.value = event.currentTarget.checked;
+            }}
+          />
+          <label for="changed-only">{t("changedOnly")}</label>
+        </div>
+      </div>
+      {complaint.value && (
+        <p class="error" role="alert">
+          {complaint.value}
+        </p>
+      )}
+      <Scroller label={t("settings")} panel>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t("setting")}</th>
+              <th scope="col">{t("value")}</th>
+              <th scope="col">{t("origin")}</th>
+              <th scope="col">{t("howToSet")}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((setting) => (
+              <Row key={setting.key} setting={setting} />
+            ))}
+          </tbody>
+        </table>
+      </Scroller>
+    </div>
+  );
+}
