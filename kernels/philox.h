@@ -11,8 +11,10 @@ struct PhiloxBlock {
   uint32_t word[4];
 };
 
-// Static and always inlined, because kernels compiled for several instruction sets include it.
-[[gnu::always_inline]] static inline PhiloxBlock philox4x32(PhiloxBlock counter, uint64_t key) {
+// Static and always inlined, because kernels compiled for several instruction sets include it;
+// constexpr, so that nvcc compiles it for GPUs, too.
+[[gnu::always_inline]] static inline constexpr PhiloxBlock philox4x32(PhiloxBlock counter,
+                                                                      uint64_t key) {
   auto key0 = static_cast<uint32_t>(key);
   auto key1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {

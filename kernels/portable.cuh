@@ -21,13 +21,17 @@
 #include "cuda_emu/half.h"
 #include "cuda_emu/tensor_core.h"
 #define HS_UNROLL
+#define HS_NOT_INLINED [[gnu::noinline]]
 // A function that reports where it was called.
 #define HS_WHERE , std::source_location where = std::source_location::current()
 #else
 #define HS_UNROLL _Pragma("unroll")
+#define HS_NOT_INLINED __noinline__
 #define HS_WHERE
 #endif
 #define HS_DEVICE __device__ __forceinline__
+// For large functions that are used more than once or seldom: one copy, called.
+#define HS_DEVICE_CALL HS_NOT_INLINED static __device__
 
 namespace hs::cuda {
 
@@ -166,30 +170,37 @@ HS_DEVICE T* shared_as(size_t offset_bytes = 0) {
   return reinterpret_cast<T*>(shared_bytes() + offset_bytes);
 }
 
-// 16 bytes of global memory that nobody writes while the kernel runs, 16-byte aligned.
-// load_once() is for data that no other block reads (weights, a sequence's keys).
-HS_DEVICE uint4 load_16(const void* p) {
+// 16 bytes of global memory that nobody writes while the kernel runs, 16-byte aligned; zeros, and
+// no access, when `valid` is false. Without a branch, so that several loads are in flight.
+// load_once_16() is for data that no other block reads (weights, a sequence's keys).
 #if defined(HS_CUDA_EMU)
+HS_DEVICE uint4 load_16(const void* p, bool valid HS_WHERE) {
+  if (!valid) return {0, 0, 0, 0};
   if (reinterpret_cast<uintptr_t>(p) % 16 != 0) {
-    cuda_emu::fail("16-byte load of an address that is not aligned",
-                   std::source_location::current());
+    cuda_emu::fail("16-byte load of an address that is not aligned", where);
   }
   return *static_cast<const uint4*>(p);
-#else
-  return __ldg(static_cast<const uint4*>(p));
-#endif
 }
-HS_DEVICE uint4 load_once_16(const void* p) {
-#if defined(HS_CUDA_EMU)
-  return load_16(p);
-#else
-  uint4 v;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-      : "l"(p));
-  return v;
-#endif
+HS_DEVICE uint4 load_once_16(const void* p, bool valid HS_WHERE) {
+  return load_16(p, valid, where);
 }
+#else
+#define HS_LOAD_16(instruction)                                                               \
+  uint4 v;                                                                                    \
+  asm volatile(                                                                               \
+      "{.reg .pred %%p; setp.ne.s32 %%p, %5, 0; mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0;" \
+      " mov.u32 %3, 0; @%%p " instruction " {%0, %1, %2, %3}, [%4];}"                         \
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)                                        \
+      : "l"(p), "r"(static_cast<int>(valid)));                                                \
+  return v
+HS_DEVICE uint4 load_16(const void* p, bool valid) {
+  HS_LOAD_16("ld.global.nc.v4.u32");
+}
+HS_DEVICE uint4 load_once_16(const void* p, bool valid) {
+  HS_LOAD_16("ld.global.nc.L1::no_allocate.v4.u32");
+}
+#undef HS_LOAD_16
+#endif
 
 // Copies 16 bytes from global to shared memory without waiting; 16 zeros when `valid` is false
 // (`from` must then still be a mapped address). See cp.async in the PTX ISA.

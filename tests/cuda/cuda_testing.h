@@ -13,6 +13,7 @@
 #include "cuda_emu/emulator.h"
 #include "cuda_emu/half.h"
 #include "cuda_emu/memory.h"
+#include "kernels/op_testing.h"
 
 namespace hs::test {
 
@@ -33,14 +34,6 @@ void under_every_schedule(const Check& check) {
     }
   }
   cuda_emu::set_schedule(Schedule::kAscending);
-}
-
-inline std::vector<float> random_floats(size_t n, uint32_t seed, float low = -2, float high = 2) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> number(low, high);
-  std::vector<float> values(n);
-  for (float& v : values) v = number(engine);
-  return values;
 }
 
 // Floats in device memory, stored as a dtype.

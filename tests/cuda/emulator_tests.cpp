@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(a_copy_that_nobody_waits_for_is_caught) {
 BOOST_AUTO_TEST_CASE(unaligned_vector_accesses_are_caught) {
   const DeviceArray<uint32_t> from(std::vector<uint32_t>(8, 7U));
   BOOST_CHECK_EXCEPTION(
-      cuda_emu::launch(dim3(1), dim3(32), 16, [&] { cuda::load_16(from.data() + 1); }), Fault,
+      cuda_emu::launch(dim3(1), dim3(32), 16, [&] { cuda::load_16(from.data() + 1, true); }), Fault,
       [](const Fault& fault) { return says(fault, "not aligned"); });
   BOOST_CHECK_EXCEPTION(
       cuda_emu::launch(dim3(1), dim3(32), 32,

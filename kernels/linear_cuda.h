@@ -1,0 +1,41 @@
+// Linear layer for few rows on a GPU (decode): y = epilogue(x W^T + bias) (+ y), as
+// kernels/linear.h defines it. Larger products are a library's.
+//
+// The weight is as the checkpoint stores it. Products are summed in float32 on tensor cores, in an
+// order that depends on in_dim alone: a row's result does not depend on the batch. Against float64:
+// within 1e-5 * sqrt(in_dim) for values within +-2, plus one rounding to the output's dtype.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "kernels/linear.h"
+
+namespace hs::cuda {
+
+constexpr int64_t kFewRowsMax = 16;
+
+// All pointers are device memory, strides in elements.
+struct FewRowsLinearParams {
+  DType dtype = DType::kBF16;    // of x: kF16 or kBF16
+  DType y_dtype = DType::kBF16;  // the same, or kF32 (logits)
+  const void* x = nullptr;       // (n_rows, in_dim), rows x_stride apart
+  // (out_dim, in_dim) row-major, of x's dtype; or, with scales, int8: element (o, i) stands for
+  // weight[o][i] * scales[o].
+  const void* weight = nullptr;
+  const float* scales = nullptr;  // (out_dim) or null
+  const float* bias = nullptr;    // (out_dim) or null
+  void* y = nullptr;              // (n_rows, out_dim), rows y_stride apart; must not overlap x
+  int64_t n_rows = 0;             // at most kFewRowsMax
+  int64_t out_dim = 0;
+  int64_t in_dim = 0;
+  int64_t x_stride = 0;
+  int64_t y_stride = 0;
+  Epilogue epilogue = Epilogue::kNone;
+  bool accumulate = false;  // add to y; the sum is rounded once
+};
+cudaError_t few_rows_linear(const FewRowsLinearParams& params, cudaStream_t stream);
+
+}  // namespace hs::cuda
