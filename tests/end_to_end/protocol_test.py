@@ -221,7 +221,7 @@ def test_unknown_route_and_wrong_method(server):
     assert status == 405 and "POST" in head["Allow"] and reply["error"]["message"]
     status, head, _ = request(server, "/health", method="HEAD")
     assert status == 200
-    for path in ("/", "/app.js", "/metrics"):
+    for path in ("/", "/favicon.svg", "/metrics"):
         status, head, reply = request(server, path, {})
         assert (status, head["Allow"]) == (405, "GET, HEAD, OPTIONS"), path
         assert reply["error"]["code"] == "method_not_allowed"

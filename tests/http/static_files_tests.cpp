@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE(root_is_the_index_page_in_plain_bytes) {
 
 BOOST_AUTO_TEST_CASE(client_that_accepts_gzip_gets_the_stored_bytes) {
   for (const std::string_view accepts : {"gzip", "br, GZIP;q=0.5", "*", "deflate ,gzip"}) {
-    HttpRequest request = get("/app.js");
+    HttpRequest request = get("/favicon.svg");
     request.headers.push_back({"accept-encoding", std::string(accepts)});
     const auto file = serve_static(web_assets(), request);
     BOOST_REQUIRE(file.has_value());
@@ -47,23 +47,23 @@ BOOST_AUTO_TEST_CASE(client_that_accepts_gzip_gets_the_stored_bytes) {
     BOOST_TEST(file->body.starts_with("\x1f\x8b"));
   }
   for (const std::string_view refuses : {"", "br", "gzip;q=0", "gzip; q=0.0", "xgzip"}) {
-    HttpRequest request = get("/app.js");
+    HttpRequest request = get("/favicon.svg");
     request.headers.push_back({"accept-encoding", std::string(refuses)});
     BOOST_TEST(header(*serve_static(web_assets(), request), "Content-Encoding").empty(), refuses);
   }
 }
 
 BOOST_AUTO_TEST_CASE(known_tag_is_a_304_without_a_body) {
-  const std::string tag = header(*serve_static(web_assets(), get("/style.css")), "ETag");
+  const std::string tag = header(*serve_static(web_assets(), get("/favicon.svg")), "ETag");
   BOOST_TEST(tag.size() > 2U);
   for (const std::string& sent : {tag, "W/" + tag, "\"other\", " + tag, std::string("*")}) {
-    HttpRequest request = get("/style.css");
+    HttpRequest request = get("/favicon.svg");
     request.headers.push_back({"if-none-match", sent});
     const auto answer = serve_static(web_assets(), request);
     BOOST_TEST(answer->status == 304, sent);
     BOOST_TEST(answer->body.empty());
   }
-  HttpRequest request = get("/style.css");
+  HttpRequest request = get("/favicon.svg");
   request.headers.push_back({"if-none-match", "\"other\""});
   BOOST_TEST(serve_static(web_assets(), request)->status == 200);
 }
@@ -84,8 +84,20 @@ BOOST_AUTO_TEST_CASE(only_hashed_names_are_kept_for_ever) {
   BOOST_TEST(cached("/facade01.js") == "no-cache");
 }
 
+BOOST_AUTO_TEST_CASE(scripts_and_styles_of_the_page_are_kept_for_ever) {
+  int n_assets = 0;
+  for (const StaticFile& file : web_assets()) {
+    if (!file.path.starts_with("/assets/")) continue;
+    ++n_assets;
+    const auto answer = serve_static(web_assets(), get(std::string(file.path)));
+    BOOST_TEST(header(*answer, "Cache-Control").ends_with("immutable"), file.path);
+  }
+  BOOST_TEST(n_assets >= 2);
+}
+
 BOOST_AUTO_TEST_CASE(other_paths_and_methods_are_not_its_business) {
-  for (const char* path : {"/nothing", "/../app.js", "//app.js", "/app.js/", "/web/app.js", ""})
+  for (const char* path :
+       {"/nothing", "/../favicon.svg", "//favicon.svg", "/favicon.svg/", "/web/favicon.svg", ""})
     BOOST_TEST(!serve_static(web_assets(), get(path)).has_value(), path);
   HttpRequest request = get("/");
   request.method = "POST";
