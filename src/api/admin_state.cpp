@@ -85,6 +85,7 @@ void append_request(std::string& out, const RunningRequest& request) {
   object.number("cached_tokens", request.cached_tokens);
   object.number("completion_tokens", request.completion_tokens);
   object.flag("stream", request.stream);
+  object.text("key_name", request.key_name);
 }
 
 void append_engine(std::string& out, Object& state, const EngineStats& engine,

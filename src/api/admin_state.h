@@ -24,6 +24,7 @@ struct RunningRequest {
   int32_t cached_tokens = 0;
   int32_t completion_tokens = 0;
   bool stream = false;
+  std::string key_name;  // "" = none was needed
 };
 
 // Where a setting's value came from; `config show` says the same.

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "api/held_body.h"
+#include "api/key_ring.h"
 #include "api/preparation.h"
 #include "api/served_model.h"
 #include "api/server_metrics.h"
@@ -38,6 +39,7 @@ struct ApiCore {
   std::shared_ptr<const ServedModel> model;
   Engine* engine = nullptr;
 
+  KeyRing keys;
   ServerMetrics metrics;
   std::set<std::shared_ptr<ChatExchange>> exchanges;  // unfinished
   std::mt19937_64 random{std::random_device{}()};

@@ -48,6 +48,9 @@ Error unknown_path(std::string_view path) {
       not_yet ? "not_supported" : "unknown_url", ""};
 }
 
+// What a route asks of a client once keys are on.
+enum class Access { kOpen, kKey, kAdmin };
+
 }  // namespace
 
 struct ApiHandler::Route {
@@ -55,6 +58,7 @@ struct ApiHandler::Route {
   std::string_view method;  // GET (and so HEAD) or POST
   bool needs_model;         // 503 until it is loaded
   bool logged;              // one row in the request log
+  Access access;
   void (ApiHandler::*answer)(Call);
 
   // "{id}" stands for any text that is not empty.
@@ -72,20 +76,25 @@ struct ApiHandler::Route {
 
 const std::vector<ApiHandler::Route>& ApiHandler::routes() {
   static const std::vector<Route> kRoutes = {
-      {"/v1/chat/completions", "POST", true, true, &ApiHandler::chat},
-      {"/v1/models", "GET", false, false, &ApiHandler::models},
-      {"/v1/models/{id}", "GET", false, false, &ApiHandler::model},
-      {"/tokenize", "POST", true, false, &ApiHandler::tokenize},
-      {"/detokenize", "POST", true, false, &ApiHandler::detokenize},
-      {"/health", "GET", false, false, &ApiHandler::health},
-      {"/ready", "GET", false, false, &ApiHandler::ready},
-      {"/version", "GET", false, false, &ApiHandler::version},
-      {"/metrics", "GET", false, false, &ApiHandler::metrics},
-      {"/debug/timeline", "GET", false, false, &ApiHandler::timeline},
-      {"/admin/state", "GET", false, false, &ApiHandler::admin_state},
-      {"/admin/settings", "GET", false, false, &ApiHandler::admin_settings},
-      {"/admin/requests", "GET", false, false, &ApiHandler::admin_log},
-      {"/admin/requests/{id}/cancel", "POST", true, false, &ApiHandler::admin_cancel},
+      {"/v1/chat/completions", "POST", true, true, Access::kKey, &ApiHandler::chat},
+      {"/v1/models", "GET", false, false, Access::kKey, &ApiHandler::models},
+      {"/v1/models/{id}", "GET", false, false, Access::kKey, &ApiHandler::model},
+      {"/tokenize", "POST", true, false, Access::kKey, &ApiHandler::tokenize},
+      {"/detokenize", "POST", true, false, Access::kKey, &ApiHandler::detokenize},
+      {"/health", "GET", false, false, Access::kOpen, &ApiHandler::health},
+      {"/ready", "GET", false, false, Access::kKey, &ApiHandler::ready},
+      {"/version", "GET", false, false, Access::kKey, &ApiHandler::version},
+      {"/metrics", "GET", false, false, Access::kAdmin, &ApiHandler::metrics},
+      {"/debug/timeline", "GET", false, false, Access::kAdmin, &ApiHandler::timeline},
+      {"/admin/state", "GET", false, false, Access::kAdmin, &ApiHandler::admin_state},
+      {"/admin/settings", "GET", false, false, Access::kAdmin, &ApiHandler::admin_settings},
+      {"/admin/requests", "GET", false, false, Access::kAdmin, &ApiHandler::admin_log},
+      {"/admin/keys", "GET", false, false, Access::kAdmin, &ApiHandler::admin_keys},
+      {"/admin/keys/create", "POST", false, false, Access::kAdmin, &ApiHandler::admin_create_key},
+      {"/admin/keys/{id}/revoke", "POST", false, false, Access::kAdmin,
+       &ApiHandler::admin_revoke_key},
+      {"/admin/requests/{id}/cancel", "POST", true, false, Access::kAdmin,
+       &ApiHandler::admin_cancel},
   };
   return kRoutes;
 }
@@ -116,6 +125,10 @@ void ApiHandler::set_model(std::shared_ptr<const ServedModel> model, Engine& eng
   core_.model = std::move(model);
   core_.engine = &engine;
   load_s_ = load_s;
+}
+
+void ApiHandler::set_keys(const std::vector<ApiKey>& keys) {
+  core_.keys.set_keys(keys);
 }
 
 void ApiHandler::begin_drain() {
@@ -181,6 +194,7 @@ std::optional<ApiHandler::Refusal> ApiHandler::refuse(const HttpRequest& head,
     return refusal_of({ErrorKind::kInvalidArgument,
                        "This server answers only under the names localhost, 127.0.0.1 and [::1].",
                        "host_not_allowed", ""});
+  if (auto refusal = refuse_key(head, route)) return refusal;
   if (route == nullptr) return refuse_page(head);
   if (head.method != route->method) return wrong_method(head, route->allow());
   if (route->method == "POST" && !is_json_content_type(head.header("content-type")))
@@ -191,6 +205,35 @@ std::optional<ApiHandler::Refusal> ApiHandler::refuse(const HttpRequest& head,
   if (const Status status = available(); !status) return refusal_of(status.error());
   if (const Status room = room_for_body(head); !room) return refusal_of(room.error());
   return {};
+}
+
+// Denied by default: only what is named here answers without a key. The page itself holds nothing
+// of anybody's, and asks for the key.
+std::optional<ApiHandler::Refusal> ApiHandler::refuse_key(const HttpRequest& head,
+                                                          const Route* route) const {
+  if (!core_.keys.on()) return {};
+  if (route != nullptr && route->access == Access::kOpen) return {};
+  if (route == nullptr && has_static(options_.pages, head.path)) return {};
+  const ApiKey* key = core_.keys.find(head.header("authorization"));
+  if (key == nullptr) {
+    Refusal refusal =
+        refusal_of({ErrorKind::kInvalidArgument,
+                    "Give a good API key as 'Authorization: Bearer KEY'.", "invalid_api_key", ""});
+    refusal.response.headers.push_back({"WWW-Authenticate", "Bearer"});
+    return refusal;
+  }
+  if (route == nullptr) return {};
+  if (route->access == Access::kAdmin && !key->admin)
+    return refusal_of(
+        {ErrorKind::kInvalidArgument, "This path needs an admin key.", "admin_key_needed", ""});
+  if (!route->needs_model || route->access != Access::kKey) return {};
+  const auto limited = core_.keys.check(*key, core_.clock.now_us());
+  if (!limited) return {};
+  Refusal refusal = refusal_of(limited->error);
+  std::erase_if(refusal.response.headers,
+                [](const HttpHeader& header) { return header.name == "Retry-After"; });
+  refusal.response.headers.push_back({"Retry-After", std::to_string(limited->retry_after_s)});
+  return refusal;
 }
 
 std::optional<ApiHandler::Refusal> ApiHandler::refuse_page(const HttpRequest& head) const {
@@ -213,6 +256,7 @@ void ApiHandler::log_refusal(const HttpRequest& head, const std::string& request
   row.ts_ms = core_.clock.unix_ms();
   row.endpoint = head.path;
   row.client = head.peer.substr(0, head.peer.rfind(':'));
+  if (const ApiKey* key = core_.keys.find(head.header("authorization"))) row.key_name = key->name;
   row.status = status;
   row.error_code = std::move(code);
   row.total_us = 0;
@@ -220,13 +264,18 @@ void ApiHandler::log_refusal(const HttpRequest& head, const std::string& request
 }
 
 void ApiHandler::handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
-  Call call{std::move(request), "", std::move(writer)};
+  Call call{std::move(request), "", std::move(writer), "", {}};
   call.request_id = request_id_of(call.request);
   const Route* route = find_route(call.request.path);
   // The state may have changed while the body came.
   if (auto refusal = refuse(call.request, route)) {
     log_refusal(call.request, call.request_id, refusal->response.status, refusal->code);
     return reply(call, std::move(refusal->response));
+  }
+  if (const ApiKey* key = core_.keys.find(call.request.header("authorization"))) {
+    call.key_name = key->name;
+    if (route != nullptr && route->needs_model && route->access == Access::kKey)
+      call.ticket = core_.keys.begin(*key, core_.clock.now_us());
   }
   if (route != nullptr) return (this->*route->answer)(std::move(call));
   reply(call, *serve_static(options_.pages, call.request));
@@ -263,7 +312,7 @@ void ApiHandler::on_response_done(std::string_view method, std::string_view path
 
 void ApiHandler::chat(Call call) {
   ChatExchange::begin(core_, std::move(call.request), std::move(call.request_id),
-                      std::move(call.writer));
+                      std::move(call.writer), std::move(call.key_name), std::move(call.ticket));
 }
 
 void ApiHandler::tokenize(Call call) {

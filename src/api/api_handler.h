@@ -37,6 +37,10 @@ struct ApiOptions {
   // Reads the request log; called by workers. Empty: there is no log.
   std::function<Result<std::vector<RequestRow>>(const RequestFilter&)> find_rows;
   std::vector<SettingInfo> settings;  // for /admin/settings
+  // Files that workers read and write: API keys, and the request log with what each key used ("" =
+  // no log).
+  std::string keys_path;
+  std::string log_path;
 };
 
 // Loop thread only. Everything given must outlive it.
@@ -48,6 +52,9 @@ class ApiHandler final : public HttpHandler {
   // What /ready says until the model is there: "reading weights", 40.
   void set_loading(std::string phase, int32_t percent);
   void set_model(std::shared_ptr<const ServedModel> model, Engine& engine, double load_s);
+  // The keys of the file, revoked ones too; again whenever it changed. With none ever, no request
+  // needs a key.
+  void set_keys(const std::vector<ApiKey>& keys);
   // New requests get 503 from here on; those under way go on.
   void begin_drain();
   // Ends every request under way with an error.
@@ -71,6 +78,8 @@ class ApiHandler final : public HttpHandler {
     HttpRequest request;
     std::string request_id;
     Writer writer;
+    std::string key_name;  // "" = none was needed
+    KeyTicket ticket;
   };
   static const std::vector<Route>& routes();
   static const Route* find_route(std::string_view path);
@@ -83,6 +92,7 @@ class ApiHandler final : public HttpHandler {
   static Refusal refusal_of(const Error& error);
   static Refusal wrong_method(const HttpRequest& head, std::string allow);
   std::optional<Refusal> refuse(const HttpRequest& head, const Route* route) const;
+  std::optional<Refusal> refuse_key(const HttpRequest& head, const Route* route) const;
   std::optional<Refusal> refuse_page(const HttpRequest& head) const;
   Status room_for_body(const HttpRequest& request) const;
   Status available() const;
@@ -115,6 +125,10 @@ class ApiHandler final : public HttpHandler {
   void admin_settings(Call call);
   void admin_log(Call call);
   void admin_cancel(Call call);
+  void admin_keys(Call call);
+  void admin_create_key(Call call);
+  void admin_revoke_key(Call call);
+  void change_keys(Call call, std::function<HttpResponse()> change);  // `change` on a worker
   // `work` runs on a worker; `answer` then on the loop.
   void answer_from_worker(Call call, std::function<void()> work,
                           std::function<HttpResponse()> answer);

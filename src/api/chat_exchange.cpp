@@ -59,15 +59,21 @@ std::string ApiCore::new_id() {
 }
 
 void ChatExchange::begin(ApiCore& core, HttpRequest request, std::string request_id,
-                         std::shared_ptr<ResponseWriter> writer) {
-  auto exchange = std::make_shared<ChatExchange>(core, std::move(request_id), std::move(writer));
+                         std::shared_ptr<ResponseWriter> writer, std::string key_name,
+                         KeyTicket ticket) {
+  auto exchange = std::make_shared<ChatExchange>(core, std::move(request_id), std::move(writer),
+                                                 std::move(ticket));
+  exchange->row_.key_name = std::move(key_name);
   core.exchanges.insert(exchange);
   exchange->start(std::move(request));
 }
 
 ChatExchange::ChatExchange(ApiCore& core, std::string request_id,
-                           std::shared_ptr<ResponseWriter> writer)
-    : core_(core), request_id_(std::move(request_id)), writer_(std::move(writer)) {}
+                           std::shared_ptr<ResponseWriter> writer, KeyTicket ticket)
+    : core_(core),
+      request_id_(std::move(request_id)),
+      writer_(std::move(writer)),
+      ticket_(std::move(ticket)) {}
 
 void ChatExchange::start(HttpRequest request) {
   begin_us_ = core_.clock.now_us();
@@ -170,6 +176,7 @@ RunningRequest ChatExchange::running() const {
   out.cached_tokens = running_.cached_tokens;
   out.completion_tokens = running_.completion_tokens;
   out.stream = row_.stream;
+  out.key_name = row_.key_name;
   return out;
 }
 
@@ -327,6 +334,7 @@ void ChatExchange::answer_error(const Error& error) {
 void ChatExchange::finish(int status, const Error* error) {
   if (finished_) return;
   finished_ = true;
+  ticket_ = {};
   row_.status = status;
   if (error != nullptr)
     row_.error_code = error->code.empty() ? (status >= 500 ? "engine_error" : "") : error->code;

@@ -26,10 +26,12 @@ namespace hs {
 class ChatExchange final : public RequestSink, public std::enable_shared_from_this<ChatExchange> {
  public:
   // `core` must outlive the exchange, which keeps itself in core.exchanges while unfinished.
+  // `ticket` counts for its key until the exchange is finished.
   static void begin(ApiCore& core, HttpRequest request, std::string request_id,
-                    std::shared_ptr<ResponseWriter> writer);
+                    std::shared_ptr<ResponseWriter> writer, std::string key_name, KeyTicket ticket);
 
-  ChatExchange(ApiCore& core, std::string request_id, std::shared_ptr<ResponseWriter> writer);
+  ChatExchange(ApiCore& core, std::string request_id, std::shared_ptr<ResponseWriter> writer,
+               KeyTicket ticket);
 
   // A comment on a stream that has been silent for period_us, so that proxies keep it open.
   void keep_alive(int64_t period_us);
@@ -72,6 +74,7 @@ class ChatExchange final : public RequestSink, public std::enable_shared_from_th
   bool gone_ = false;  // the client has left
   std::optional<Error> cancel_reason_;
 
+  KeyTicket ticket_;
   std::shared_ptr<Job> job_;  // while preparing
   WorkerPool::JobId job_id_ = 0;
   std::optional<RequestId> engine_id_;

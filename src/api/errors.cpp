@@ -10,9 +10,11 @@ struct ByCode {
   int status;
 };
 constexpr ByCode kByCode[] = {
-    {"cancelled_by_admin", 403},  // a status that clients do not try again after
-    {"host_not_allowed", 403},   {"method_not_allowed", 405},
-    {"request_too_large", 413},  {"unsupported_media_type", 415},
+    {"admin_key_needed", 403},           {"cancelled_by_admin", 403},  // a status that clients do
+                                                                       // not try again after
+    {"concurrency_limit_exceeded", 429}, {"host_not_allowed", 403},    {"invalid_api_key", 401},
+    {"method_not_allowed", 405},         {"rate_limit_exceeded", 429}, {"request_too_large", 413},
+    {"unsupported_media_type", 415},
 };
 
 constexpr ByCode kProtocolCodes[] = {
@@ -42,7 +44,9 @@ int status_of_kind(ErrorKind kind) {
 }
 
 std::string_view type_of_status(int status) {
+  if (status == 401) return "authentication_error";
   if (status == 403) return "permission_error";
+  if (status == 429) return "rate_limit_error";
   return status >= 500 ? "server_error" : "invalid_request_error";
 }
 

@@ -30,6 +30,7 @@ constexpr Field kFields[] = {
     {"endpoint", &RequestRow::endpoint},
     {"model", &RequestRow::model},
     {"client", &RequestRow::client},
+    {"key_name", &RequestRow::key_name},
     {"status", &RequestRow::status},
     {"error_code", &RequestRow::error_code},
     {"finish_reason", &RequestRow::finish_reason},

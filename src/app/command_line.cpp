@@ -25,6 +25,7 @@ struct Parsed {
   std::string file;  // --config
   RunOptions run;
   LogsOptions logs;
+  KeysOptions keys;
   PlanOptions plan;
 };
 
@@ -93,6 +94,36 @@ CLI::App* add_logs(CLI::App& app, Parsed& parsed) {
   return logs;
 }
 
+void add_keys_create(CLI::App& keys, Parsed& parsed) {
+  CLI::App* create = keys.add_subcommand("create", "Make a key and print it, once");
+  create->add_option("NAME", parsed.keys.name, "Whose it is: letters and digits")->required();
+  create->add_flag("--admin", parsed.keys.admin,
+                   "Also for the request log, settings, metrics, traces and cancelling");
+  create
+      ->add_option("--concurrency", parsed.keys.concurrency, "Most requests at a time; 0: no limit")
+      ->check(CLI::Range(0, 1'000'000));
+  create->add_option("--per-minute", parsed.keys.per_minute, "Most requests a minute; 0: no limit")
+      ->check(CLI::Range(0, 1'000'000));
+}
+
+CLI::App* add_keys(CLI::App& app, Parsed& parsed) {
+  CLI::App* keys = app.add_subcommand("keys", "Make, list and revoke API keys");
+  add_keys_create(*keys, parsed);
+  keys->add_subcommand("list", "List the keys; none can be shown again");
+  CLI::App* revoke =
+      keys->add_subcommand("revoke", "End a key; running servers know within seconds");
+  revoke->add_option("KEY", parsed.keys.name, "Its name or number")->required();
+  CLI::App* usage = keys->add_subcommand("usage", "Requests and tokens by key and model");
+  usage->add_option("--days", parsed.keys.days, "The last so many days, today included")
+      ->check(CLI::Range(1, 100'000));
+  for (CLI::App* action : keys->get_subcommands({})) {
+    action->add_flag("--json", parsed.keys.json, "One JSON object a line");
+    add_settings(*action, parsed);
+  }
+  keys->require_subcommand(1);
+  return keys;
+}
+
 int usage_error(const std::string& message) {
   fmt::print(stderr, "heteroserve: {} (--help shows what there is)\n", message);
   return kExitUsage;
@@ -107,6 +138,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   const CLI::App* serve = add_serve(app, parsed);
   const CLI::App* run = add_run(app, parsed);
   const CLI::App* logs = add_logs(app, parsed);
+  const CLI::App* keys = add_keys(app, parsed);
   CLI::App* config = app.add_subcommand("config", "Show or check the settings");
   add_settings(*config, parsed);
   std::string action = "show";
@@ -125,7 +157,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   if (version->parsed()) return version_command();
   if (const auto planned = run_plan(app, parsed.plan)) return *planned;
   if (app.get_subcommands().empty())
-    return usage_error("name a sub-command: serve, run, logs, plan, config or version");
+    return usage_error("name a sub-command: serve, run, logs, keys, plan, config or version");
 
   parsed.sources.environment = [](const char* name) { return std::getenv(name); };
   if (!parsed.file.empty()) parsed.sources.file = parsed.file;
@@ -138,6 +170,10 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   if (serve->parsed()) return serve_command(*loaded);
   if (run->parsed()) return run_command(loaded->config, parsed.run);
   if (logs->parsed()) return logs_command(loaded->config, parsed.logs);
+  if (keys->parsed()) {
+    parsed.keys.action = keys->get_subcommands().front()->get_name();
+    return keys_command(loaded->config, parsed.keys);
+  }
   return config_command(*loaded, action == "show");
 }
 

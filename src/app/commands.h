@@ -34,6 +34,18 @@ struct LogsOptions {
 };
 int logs_command(const Config& config, const LogsOptions& options);
 
+// `heteroserve keys`: makes, lists and revokes API keys, and says what each used.
+struct KeysOptions {
+  std::string action;  // create, list, revoke, usage
+  std::string name;    // of create; of revoke also an id
+  bool admin = false;
+  int64_t concurrency = 0;
+  int64_t per_minute = 0;
+  int64_t days = 30;  // of usage
+  bool json = false;
+};
+int keys_command(const Config& config, const KeysOptions& options);
+
 int config_command(const LoadedConfig& loaded, bool show);
 int version_command();
 

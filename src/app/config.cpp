@@ -152,6 +152,10 @@ Result<LoadedConfig> load_config(const ConfigSources& sources,
     loaded.config.log_path = default_log_path(sources.environment);
     loaded.values["log.path"].value = loaded.config.log_path;
   }
+  if (loaded.config.keys_path.empty()) {
+    loaded.config.keys_path = default_state_path(sources.environment, "keys.db");
+    loaded.values["auth.keys_path"].value = loaded.config.keys_path;
+  }
   if (const Status checked = check_config(loaded.config); !checked)
     return std::unexpected(checked.error());
   return loaded;
@@ -206,18 +210,23 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   return best;
 }
 
-std::string default_log_path(const std::function<const char*(const char*)>& environment) {
+std::string default_state_path(const std::function<const char*(const char*)>& environment,
+                               std::string_view file) {
   const auto variable = [&](const char* name) {
     const char* value = environment(name);
     return std::string(value == nullptr ? "" : value);
   };
   if (const std::string state = variable("STATE_DIRECTORY"); !state.empty())
-    return state.substr(0, state.find(':')) + "/requests.db";
+    return fmt::format("{}/{}", state.substr(0, state.find(':')), file);
   if (const std::string state = variable("XDG_STATE_HOME"); !state.empty())
-    return state + "/heteroserve/requests.db";
+    return fmt::format("{}/heteroserve/{}", state, file);
   if (const std::string home = variable("HOME"); !home.empty())
-    return home + "/.local/state/heteroserve/requests.db";
-  return "requests.db";
+    return fmt::format("{}/.local/state/heteroserve/{}", home, file);
+  return std::string(file);
+}
+
+std::string default_log_path(const std::function<const char*(const char*)>& environment) {
+  return default_state_path(environment, "requests.db");
 }
 
 }  // namespace hs

@@ -49,7 +49,8 @@ struct Config {
   int32_t steal_delay_ms = 50;
   int32_t steal_pause_ms = 2000;
   int32_t tensor_parallel = 1;
-  std::string log_path;  // "none" = no log
+  std::string log_path;   // "none" = no log
+  std::string keys_path;  // API keys
   LogLevel log_level = LogLevel::kInfo;
 
   size_t pictures_body_bytes() const;  // a body with all allowed pictures, at their largest
@@ -100,7 +101,9 @@ Status check_config(const Config& config);
 // The candidate with the smallest edit distance to `word`; "" without candidates.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
-// $STATE_DIRECTORY (of the service), else the user's state directory.
+// $STATE_DIRECTORY (of the service), else the user's state directory, with this file in it.
+std::string default_state_path(const std::function<const char*(const char*)>& environment,
+                               std::string_view file);
 std::string default_log_path(const std::function<const char*(const char*)>& environment);
 
 }  // namespace hs

@@ -18,6 +18,7 @@
 #include "api/api_handler.h"
 #include "app/commands.h"
 #include "app/exit_codes.h"
+#include "app/key_watch.h"
 #include "app/served_engine.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -110,6 +111,7 @@ class Server {
   std::unique_ptr<ServedEngine> engine_;
   WorkerPool workers_;
   std::unique_ptr<ApiHandler> api_;
+  std::unique_ptr<KeyWatch> key_watch_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<SignalWatcher> signals_;
   std::unique_ptr<Timer> tick_;
@@ -141,6 +143,8 @@ ApiOptions Server::api_options() {
     };
   }
   options.settings = setting_infos();
+  options.keys_path = config_.keys_path;
+  if (log_ != nullptr) options.log_path = config_.log_path;
   return options;
 }
 
@@ -163,6 +167,17 @@ Status Server::start() {
     if (engine_ != nullptr) engine_->engine->poll();
   });
   api_ = std::make_unique<ApiHandler>(loop_, workers_, clock_, api_options());
+  key_watch_ =
+      std::make_unique<KeyWatch>(workers_, config_.keys_path,
+                                 [this](const std::vector<ApiKey>& keys) { api_->set_keys(keys); });
+  const auto n_keys = key_watch_->read_now();
+  if (!n_keys) return std::unexpected(n_keys.error());
+  if (*n_keys == 0 && !is_loopback_address(config_.host))
+    return fail(ErrorKind::kInvalidArgument,
+                fmt::format("--host {} can be reached from other machines, and there are no API "
+                            "keys yet: make one with `heteroserve keys create NAME --admin`, or "
+                            "leave out --host",
+                            config_.host));
   HttpServerOptions http;
   http.host = config_.host;
   http.port = static_cast<uint16_t>(config_.port);
@@ -173,7 +188,10 @@ Status Server::start() {
   http_ = *std::move(server);
   signals_ = std::make_unique<SignalWatcher>(loop_, std::initializer_list<int>{SIGTERM, SIGINT},
                                              [this](int number) { on_signal(number); });
-  tick_ = std::make_unique<Timer>(loop_, [this] { api_->tick(); });
+  tick_ = std::make_unique<Timer>(loop_, [this] {
+    api_->tick();
+    if (!stopping_) key_watch_->look();
+  });
   tick_->start(kTickMs, kTickMs);
   deadline_ = std::make_unique<Timer>(loop_, [this] {
     log_warning("shutdown time-out: {} requests are cancelled", api_->n_active());

@@ -68,6 +68,56 @@ constexpr const char* kSteps[] = {
                transfer_path, stolen
         FROM requests ORDER BY ts_ms DESC;
     )sql",
+    // Who asked, and totals that outlive the rows. A model's name counts only where the request got
+    // as far as a prompt: clients may name anything.
+    R"sql(
+      ALTER TABLE requests ADD COLUMN key_name TEXT;
+      CREATE TABLE usage_daily (
+        day               TEXT NOT NULL,
+        key_name          TEXT NOT NULL,
+        model             TEXT NOT NULL,
+        requests          INTEGER NOT NULL,
+        failed            INTEGER NOT NULL,
+        images            INTEGER NOT NULL,
+        prompt_tokens     INTEGER NOT NULL,
+        vision_tokens     INTEGER NOT NULL,
+        cached_tokens     INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL,
+        PRIMARY KEY (day, key_name, model)
+      ) STRICT, WITHOUT ROWID;
+      INSERT INTO usage_daily
+        SELECT date(ts_ms / 1000, 'unixepoch') AS d, '',
+               iif(prompt_tokens IS NULL, '', ifnull(model, '')) AS m, count(*),
+               sum(ifnull(status, 0) NOT BETWEEN 200 AND 399), sum(ifnull(n_images, 0)),
+               sum(ifnull(prompt_tokens, 0)), sum(ifnull(vision_tokens, 0)),
+               sum(ifnull(cached_tokens, 0)), sum(ifnull(completion_tokens, 0))
+        FROM requests GROUP BY d, m;
+      CREATE TRIGGER requests_usage AFTER INSERT ON requests BEGIN
+        INSERT INTO usage_daily VALUES (
+          date(new.ts_ms / 1000, 'unixepoch'), ifnull(new.key_name, ''),
+          iif(new.prompt_tokens IS NULL, '', ifnull(new.model, '')), 1,
+          ifnull(new.status, 0) NOT BETWEEN 200 AND 399, ifnull(new.n_images, 0),
+          ifnull(new.prompt_tokens, 0), ifnull(new.vision_tokens, 0),
+          ifnull(new.cached_tokens, 0), ifnull(new.completion_tokens, 0))
+        ON CONFLICT DO UPDATE SET
+          requests = requests + 1, failed = failed + excluded.failed,
+          images = images + excluded.images,
+          prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+          vision_tokens = vision_tokens + excluded.vision_tokens,
+          cached_tokens = cached_tokens + excluded.cached_tokens,
+          completion_tokens = completion_tokens + excluded.completion_tokens;
+      END;
+      DROP VIEW v_requests;
+      CREATE VIEW v_requests AS
+        SELECT datetime(ts_ms / 1000, 'unixepoch') AS time_utc, id, key_name, endpoint, model, status, error_code,
+               finish_reason, n_images, prompt_tokens, vision_tokens, completion_tokens,
+               round(first_token_us / 1000.0, 1) AS first_token_ms, round(total_us / 1000.0, 1) AS total_ms,
+               round((completion_tokens - 1) * 1e6 / nullif(decode_us, 0), 1) AS tokens_per_s,
+               round(coalesce(transfer_us + kv_transfer_us, transfer_us, kv_transfer_us) / 1000.0, 3) AS transfer_ms,
+               transfer_path, stolen
+        FROM requests ORDER BY ts_ms DESC;
+      CREATE VIEW v_daily AS SELECT * FROM usage_daily ORDER BY day DESC, key_name, model;
+    )sql",
 };
 
 Result<int64_t> version_of(Database& db) {

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <iterator>
 #include <variant>
 
-#include "store/migrations.h"
+#include "store/log_reader.h"
 
 namespace hs {
 namespace {
@@ -50,6 +49,7 @@ constexpr Column kColumns[] = {
     {"kv_transfer_us", &RequestRow::kv_transfer_us},
     {"kv_transfer_bytes", &RequestRow::kv_transfer_bytes},
     {"stolen", &RequestRow::stolen},
+    {"key_name", &RequestRow::key_name},
 };
 
 std::string column_names() {
@@ -91,7 +91,6 @@ RequestRow read_row(const Statement& query) {
 }
 
 Result<std::vector<RequestRow>> query_open(Database& db, const RequestFilter& filter) {
-  if (const Status ours = check_schema(db); !ours) return std::unexpected(ours.error());
   const bool any_status = filter.status_min <= 0 && filter.status_max == INT64_MAX;
   const bool any_row = filter.after_row <= 0 && filter.until_row == INT64_MAX;
   Result<Statement> query = db.prepare(fmt::format(
@@ -152,26 +151,6 @@ Status insert_row(Statement& insert, const RequestRow& row) {
   return done;
 }
 
-// Opens the log to read, and names the path in what goes wrong.
-template <typename Query>
-static auto read_log(const std::string& path, const Query& query)
-    -> decltype(query(std::declval<Database&>())) {
-  constexpr int kBusyTimeoutMs = 5000;
-  // Without a -wal no process has the file open for writing. Reading it the ordinary way would
-  // create one, owned by whoever reads, and needs a directory that may be written.
-  std::error_code ignored;
-  const bool at_rest = !std::filesystem::exists(path + "-wal", ignored);
-  Result<Database> db = Database::open(
-      path, at_rest ? Database::Mode::kAtRest : Database::Mode::kReadOnly, kBusyTimeoutMs);
-  auto found = db ? query(*db) : std::unexpected(db.error());
-  if (found) return found;
-  Error error = found.error();
-  error.message = error.kind == ErrorKind::kNotFound
-                      ? fmt::format("there is no request log at {}", path)
-                      : fmt::format("cannot read the request log at {}: {}", path, error.message);
-  return std::unexpected(std::move(error));
-}
-
 Result<std::vector<RequestRow>> query_requests(const std::string& path,
                                                const RequestFilter& filter) {
   return read_log(path, [&](Database& db) { return query_open(db, filter); });
@@ -179,7 +158,6 @@ Result<std::vector<RequestRow>> query_requests(const std::string& path,
 
 Result<int64_t> last_request_row(const std::string& path) {
   return read_log(path, [](Database& db) -> Result<int64_t> {
-    if (const Status ours = check_schema(db); !ours) return std::unexpected(ours.error());
     return db.query_integer("SELECT ifnull(max(row), 0) FROM requests");
   });
 }

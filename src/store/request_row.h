@@ -20,8 +20,9 @@ struct RequestRow {
   int64_t ts_ms = 0;     // when the request was complete at our side, milliseconds since 1970
   std::string endpoint;  // "/v1/chat/completions"
   std::string model;
-  std::string client;   // peer address; the caller shortens or leaves it out as configured
-  int64_t status = -1;  // HTTP
+  std::string key_name;  // of the API key; "" where none was needed
+  std::string client;    // peer address; the caller shortens or leaves it out as configured
+  int64_t status = -1;   // HTTP
   std::string error_code;
   std::string finish_reason;
   bool stream = false;

@@ -89,8 +89,8 @@ BOOST_AUTO_TEST_CASE(json_lines_are_the_same_rows) {
 
 BOOST_AUTO_TEST_CASE(csv_is_quoted_and_no_formula) {
   const std::string text = log_rows_text(two_rows(), LogFormat::kCsv);
-  BOOST_TEST(text.starts_with("id,ts_ms,endpoint,model,client,status,"));
-  BOOST_TEST(text.find("\r\n\"'=cmd()\"\"x\"\"\",5,,\"a,b\",,200,") != std::string::npos);
+  BOOST_TEST(text.starts_with("id,ts_ms,endpoint,model,client,key_name,status,"));
+  BOOST_TEST(text.find("\r\n\"'=cmd()\"\"x\"\"\",5,,\"a,b\",,,200,") != std::string::npos);
   BOOST_TEST(text.find("\"{\"\"seed\"\":1}\"\r\n") != std::string::npos);
 }
 

@@ -22,7 +22,9 @@ class Server:
 
     def __init__(self, folder: Path, *flags: str, model: Path = DEMO, file_bytes_max: int | None = None):
         self.log_path = folder / "requests.db"
-        command = [str(BINARY), "serve", str(model), "--port", "0", "--log-path", str(self.log_path), *flags]
+        self.keys_path = folder / "keys.db"
+        command = [str(BINARY), "serve", str(model), "--port", "0", "--log-path", str(self.log_path)]
+        command += ["--keys-path", str(self.keys_path), *flags]
 
         def limit_files() -> None:
             if file_bytes_max is not None:

@@ -1,0 +1,147 @@
+// Proves that keys are found again by their hash alone, that they end, and that files which are not
+// ours stay as they are.
+#include <sys/stat.h>
+
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "store/api_keys.h"
+#include "store/database.h"
+#include "store/store_fixture.h"
+
+namespace hs::test {
+namespace {
+
+ApiKey wanted(const std::string& name, bool admin = false) {
+  ApiKey key;
+  key.name = name;
+  key.admin = admin;
+  key.concurrency_max = 2;
+  key.per_minute_max = 60;
+  return key;
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct KeysFixture {
+  StoreDir dir;
+  std::string path = dir.file("folder/keys.db");
+};
+
+BOOST_FIXTURE_TEST_SUITE(api_keys_tests, KeysFixture)
+
+BOOST_AUTO_TEST_CASE(without_a_file_there_are_no_keys) {
+  const auto keys = read_keys(path);
+  BOOST_TEST_REQUIRE(keys.has_value());
+  BOOST_TEST(keys->empty());
+  BOOST_TEST(stamp_of_keys(path).bytes == -1);
+}
+
+BOOST_AUTO_TEST_CASE(a_key_is_kept_with_its_limits_and_only_as_a_hash) {
+  const auto made = create_key(path, wanted("lab", true), 1234);
+  BOOST_TEST_REQUIRE(made.has_value());
+  BOOST_TEST(made->key.size() == 46U);
+  BOOST_TEST(made->key.starts_with("hs-"));
+  const auto keys = read_keys(path);
+  BOOST_TEST_REQUIRE(keys.has_value());
+  BOOST_TEST_REQUIRE(keys->size() == 1U);
+  const ApiKey& key = keys->front();
+  BOOST_TEST(key.id == made->stored.id);
+  BOOST_TEST(key.name == "lab");
+  BOOST_TEST(key.admin);
+  BOOST_TEST(key.concurrency_max == 2);
+  BOOST_TEST(key.per_minute_max == 60);
+  BOOST_TEST(key.created_ms == 1234);
+  BOOST_TEST(key.is_good());
+  BOOST_TEST((key.hash == hash_key(made->key)));
+  BOOST_TEST(made->key.ends_with(key.last4));
+  BOOST_TEST(bytes_of(path).find(made->key.substr(3, 20)) == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(the_hash_is_sha_256) {
+  // FIPS 180-2, "abc".
+  const KeyHash hash = hash_key("abc");
+  BOOST_TEST(hash[0] == 0xba);
+  BOOST_TEST(hash[1] == 0x78);
+  BOOST_TEST(hash[31] == 0xad);
+}
+
+BOOST_AUTO_TEST_CASE(keys_differ) {
+  std::set<std::string> seen;
+  for (int i = 0; i < 20; ++i) {
+    const auto made = create_key(path, wanted("user-" + std::to_string(i)), 1);
+    BOOST_TEST_REQUIRE(made.has_value());
+    BOOST_TEST(seen.insert(made->key).second);
+  }
+  BOOST_TEST(read_keys(path)->size() == 20U);
+}
+
+BOOST_AUTO_TEST_CASE(others_cannot_read_the_file) {
+  BOOST_TEST_REQUIRE(create_key(path, wanted("a"), 1).has_value());
+  struct stat info{};
+  BOOST_TEST_REQUIRE(::stat(path.c_str(), &info) == 0);
+  BOOST_TEST((info.st_mode & 0007) == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_revoked_key_is_kept_and_its_name_is_not_given_again) {
+  BOOST_TEST_REQUIRE(create_key(path, wanted("a"), 1).has_value());
+  const auto revoked = revoke_key(path, "a", 50);
+  BOOST_TEST_REQUIRE(revoked.has_value());
+  BOOST_TEST(!read_keys(path)->front().is_good());
+  BOOST_TEST(revoke_key(path, "1", 99)->revoked_ms == 50);
+  BOOST_TEST((create_key(path, wanted("a"), 2).error().kind == ErrorKind::kInvalidArgument));
+}
+
+BOOST_AUTO_TEST_CASE(a_key_that_is_not_there_cannot_be_revoked) {
+  BOOST_TEST((revoke_key(path, "a", 1).error().kind == ErrorKind::kNotFound));
+  BOOST_TEST(stamp_of_keys(path).bytes == -1);
+  BOOST_TEST_REQUIRE(create_key(path, wanted("a"), 1).has_value());
+  BOOST_TEST((revoke_key(path, "b", 1).error().kind == ErrorKind::kNotFound));
+  BOOST_TEST((revoke_key(path, "2", 1).error().kind == ErrorKind::kNotFound));
+}
+
+BOOST_AUTO_TEST_CASE(names_are_short_plain_and_no_numbers) {
+  for (const std::string& name : {std::string(), std::string("a b"), std::string("12"),
+                                  std::string("a\n"), std::string(65, 'x')})
+    BOOST_TEST((create_key(path, wanted(name), 1).error().kind == ErrorKind::kInvalidArgument));
+  BOOST_TEST(create_key(path, wanted("연구실-1"), 1).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(each_change_changes_the_stamp) {
+  const KeyFileStamp none = stamp_of_keys(path);
+  BOOST_TEST_REQUIRE(create_key(path, wanted("a"), 1).has_value());
+  const KeyFileStamp first = stamp_of_keys(path);
+  BOOST_TEST((first != none));
+  BOOST_TEST_REQUIRE(revoke_key(path, "a", 2).has_value());
+  BOOST_TEST((stamp_of_keys(path) != first));
+}
+
+BOOST_AUTO_TEST_CASE(another_programs_file_stays_as_it_is) {
+  const std::string other = dir.file("other.db");
+  {
+    auto db = Database::open(other, Database::Mode::kReadWrite, 0);
+    BOOST_TEST_REQUIRE(db->run("CREATE TABLE t (x)").has_value());
+  }
+  const std::string before = bytes_of(other);
+  BOOST_TEST((read_keys(other).error().kind == ErrorKind::kInvalidArgument));
+  BOOST_TEST((create_key(other, wanted("a"), 1).error().kind == ErrorKind::kInvalidArgument));
+  BOOST_TEST(bytes_of(other) == before);
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_file_is_an_error_and_no_empty_one) {
+  const std::string bad = dir.file("bad.db");
+  std::ofstream(bad) << std::string(5000, 'x');
+  BOOST_TEST(!read_keys(bad).has_value());
+  BOOST_TEST(!create_key(bad, wanted("a"), 1).has_value());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace hs::test
