@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 from steps import ask, ask_about, run_on
 
-PAGES = {"chat": "Chat", "dashboard": "Dashboard", "requests": "Requests", "settings": "Settings"}
+PAGES = {"chat": "Chat", "dashboard": "Dashboard", "requests": "Requests", "keys": "Keys", "settings": "Settings"}
 
 
 def violations(page) -> list[str]:

@@ -110,9 +110,13 @@ def test_settings_tell_where_they_came_from(page):
     expect(page.locator("tbody tr", has_text="engine.block_size")).to_have_count(0)
 
 
-@pytest.mark.parametrize(("key", "heading"), [("2", "Dashboard"), ("3", "Requests"), ("4", "Settings"), ("1", "Chat")])
+KEYS = {"2": "Dashboard", "3": "Requests", "4": "Keys", "5": "Settings", "1": "Chat"}
+
+
+@pytest.mark.parametrize(("key", "heading"), KEYS.items())
 def test_pages_are_reached_by_keys(page, key, heading):
     """Without a mouse."""
+    expect(page.locator("#state")).to_have_text("ready")
     page.keyboard.press(f"Alt+{key}")
     expect(page.get_by_role("heading", name=heading, level=2)).to_be_visible()
 

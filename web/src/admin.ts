@@ -15,6 +15,7 @@ export interface RunningRequest {
   id: string;
   model: string;
   client: string;
+  key_name: string;
   phase: "preparing" | "waiting" | "answering";
   age_us: number;
   n_images: number;
@@ -85,6 +86,7 @@ export interface LogRow {
   endpoint: string | null;
   model: string | null;
   client: string | null;
+  key_name: string | null;
   status: number | null;
   error_code: string | null;
   finish_reason: string | null;
@@ -129,6 +131,52 @@ export async function download(path: string, name: string): Promise<void> {
   link.download = name;
   link.click();
   URL.revokeObjectURL(url);
+}
+
+export interface ApiKey {
+  id: number;
+  name: string;
+  last4: string;
+  admin: boolean;
+  concurrency_max: number | null;
+  per_minute_max: number | null;
+  created_ms: number;
+  revoked_ms: number | null;
+}
+
+/** Sums of some days; null: without a key, or without a prompt. */
+export interface Usage {
+  key_name: string | null;
+  model: string | null;
+  requests: number;
+  failed: number;
+  images: number;
+  prompt_tokens: number;
+  completion_tokens: number;
+}
+
+export interface KeyList {
+  on: boolean;
+  keys: ApiKey[];
+  usage: Usage[];
+}
+
+export const keyList = () => getJson<KeyList>("/admin/keys");
+
+export interface NewKey {
+  name: string;
+  admin: boolean;
+  concurrency_max: number;
+  per_minute_max: number;
+}
+
+/** The answer holds the key itself, which is never told again. */
+export async function createKey(wanted: NewKey): Promise<ApiKey & { key: string }> {
+  return (await postJson("/admin/keys/create", wanted)).json();
+}
+
+export async function revokeKey(id: number): Promise<void> {
+  await postJson(`/admin/keys/${id}/revoke`, {});
 }
 
 export interface TraceEvent {

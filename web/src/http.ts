@@ -17,11 +17,18 @@ export class ApiError extends Error {
 export const apiKey = signal(load("key", "", "in this tab"));
 /** Set when the server refused a request for want of a key: the page asks for one. */
 export const keyWanted = signal(false);
+let declined = false; // the user closed the dialog: it does not come back by itself
 
 export function setApiKey(key: string): void {
   apiKey.value = key;
   save("key", key, "in this tab");
   keyWanted.value = false;
+  declined = false;
+}
+
+export function declineKey(): void {
+  keyWanted.value = false;
+  declined = true;
 }
 
 interface ErrorBody {
@@ -43,13 +50,13 @@ async function errorOf(response: Response): Promise<ApiError> {
   );
 }
 
-/** fetch() with the key. Answers of any status come back; 401 also makes the page ask for a key, if it may. */
-export async function send(path: string, init: RequestInit = {}, mayAsk = true): Promise<Response> {
+/** fetch() with the key. Answers of any status come back; 401 also makes the page ask for a key. */
+export async function send(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   const key = apiKey.peek();
   if (key) headers.set("Authorization", `Bearer ${key}`);
   const response = await fetch(path, { ...init, headers, cache: "no-store" });
-  if (response.status === 401 && mayAsk) keyWanted.value = true;
+  if (response.status === 401 && !declined) keyWanted.value = true;
   return response;
 }
 

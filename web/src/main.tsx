@@ -49,6 +49,7 @@ const pages: PageEntry[] = [
     word: "requests",
     Page: later(() => import("./requests/page").then((m) => m.RequestsPage)),
   },
+  { path: "keys", word: "keys", Page: later(() => import("./keys/page").then((m) => m.KeysPage)) },
   {
     path: "settings",
     word: "settings",

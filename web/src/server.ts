@@ -37,7 +37,7 @@ async function refresh(): Promise<void> {
     return;
   }
   try {
-    const ready = await send("/ready", {}, reach.value !== "locked"); // 503 also tells its state
+    const ready = await send("/ready"); // 503 also tells its state
     if (ready.status === 401) {
       reach.value = "locked";
       readiness.value = null;
@@ -58,8 +58,11 @@ export function everyWhileVisible(ms: number, round: () => Promise<void>): () =>
   let ended = false;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const turn = async () => {
-    if (!document.hidden) await round();
-    if (!ended) timer = setTimeout(turn, ms);
+    try {
+      if (!document.hidden) await round();
+    } finally {
+      if (!ended) timer = setTimeout(turn, ms); // one that failed is no reason to stop
+    }
   };
   turn();
   return () => {

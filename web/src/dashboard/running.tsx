@@ -33,7 +33,7 @@ function Row({ request }: { request: RunningRequest }): VNode {
       <td class="number">{count(request.n_images)}</td>
       <td class="number">{count(request.prompt_tokens)}</td>
       <td class="number">{count(request.completion_tokens)}</td>
-      <td>{request.client}</td>
+      <td>{request.key_name || request.client}</td>
       <td>
         <button
           type="button"

@@ -2,8 +2,9 @@
 import { signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
+import { apiKey, keyWanted } from "../http";
 import { type Language, language, languageNames, setLanguage, t, type Word } from "../i18n";
-import { version } from "../server";
+import { reach, version } from "../server";
 import { load, save } from "../storage";
 import { Dialog } from "./dialog";
 import { StateBadge } from "./state";
@@ -21,7 +22,7 @@ const shortcuts: [string, Word][] = [
   ["Enter", "keySends"],
   ["Shift+Enter", "keyLine"],
   ["Esc", "keyStops"],
-  ["Alt+1 … Alt+4", "keyPages"],
+  ["Alt+1 … Alt+5", "keyPages"],
   ["?", "keyHelp"],
 ];
 
@@ -68,6 +69,17 @@ function usePageKeys(pages: Props["pages"], help: () => void): void {
 function Choices(): VNode {
   return (
     <div class="choices">
+      {(apiKey.value !== "" || reach.value === "locked") && (
+        <button
+          type="button"
+          class="plain"
+          onClick={() => {
+            keyWanted.value = true;
+          }}
+        >
+          {t("keyButton")}
+        </button>
+      )}
       <select
         aria-label={t("language")}
         value={language.value}

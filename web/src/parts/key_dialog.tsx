@@ -1,9 +1,9 @@
 // Asks for an API key when the server wants one.
 import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
-import { apiKey, keyWanted, setApiKey } from "../http";
+import { apiKey, declineKey, setApiKey } from "../http";
 import { t } from "../i18n";
-import { askServerNow } from "../server";
+import { askServerNow, reach } from "../server";
 import { Dialog } from "./dialog";
 
 export function KeyDialog(): VNode {
@@ -14,14 +14,9 @@ export function KeyDialog(): VNode {
     askServerNow();
   };
   return (
-    <Dialog
-      title={t("keyNeeded")}
-      close={() => {
-        keyWanted.value = false;
-      }}
-    >
+    <Dialog title={t("keyNeeded")} close={declineKey}>
       <form onSubmit={submit}>
-        <p>{apiKey.value ? t("keyRefused") : t("keyExplained")}</p>
+        <p>{apiKey.value && reach.value === "locked" ? t("keyRefused") : t("keyExplained")}</p>
         <label for="api-key">{t("apiKey")}</label>
         <input
           id="api-key"

@@ -30,6 +30,7 @@ function facts(row: LogRow): [Word, string | null][] {
     ["endpoint", row.endpoint],
     ["model", row.model],
     ["client", row.client],
+    ["apiKey", row.key_name],
     ["status", row.status === null ? null : String(row.status)],
     ["error", row.error_code],
     ["finishReason", row.finish_reason],
