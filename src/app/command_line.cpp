@@ -24,6 +24,7 @@ struct Parsed {
   ConfigSources sources;
   std::string file;  // --config
   RunOptions run;
+  BenchOptions bench;
   LogsOptions logs;
   KeysOptions keys;
   PlanOptions plan;
@@ -77,6 +78,42 @@ CLI::App* add_run(CLI::App& app, Parsed& parsed) {
   run->add_option("--seed", parsed.run.seed, "Seed of the sampling");
   add_settings(*run, parsed);
   return run;
+}
+
+CLI::App* add_bench(CLI::App& app, Parsed& parsed) {
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure a stated load on the engine, without a server");
+  BenchOptions& options = parsed.bench;
+  const CLI::Range many(1, 100'000);
+  add_model(*bench, parsed);
+  bench->add_option("--requests", options.requests, "Requests in all [32]")->check(many);
+  bench
+      ->add_option("--picture-requests", options.picture_requests,
+                   "Of these, requests with pictures [half]")
+      ->check(CLI::Range(0, 100'000));
+  bench->add_option("--images", options.images, "Pictures in each of those [1]")
+      ->check(CLI::Range(0, 1000));
+  bench->add_option("--image-size", options.image_size, "Size of a picture, pixels [336x336]")
+      ->type_name("WIDTHxHEIGHT");
+  bench
+      ->add_option("--prompt-tokens", options.prompt_tokens,
+                   "Tokens of text in each prompt, about [64]")
+      ->check(many);
+  bench->add_option("--output-tokens", options.output_tokens, "Tokens of each answer [32]")
+      ->check(many);
+  bench->add_option("--concurrency", options.concurrency, "Requests under way at once [8]")
+      ->check(many);
+  bench
+      ->add_option("--rate", options.rate,
+                   "Requests a second that arrive by chance (Poisson), instead of --concurrency")
+      ->check(CLI::Range(0.0, 1e6));
+  bench->add_option("--seed", options.seed, "Seed of prompts, pictures and arrivals [1]");
+  bench
+      ->add_option("--trace", options.trace,
+                   "Write each device's last orders as a Chrome trace (ui.perfetto.dev)")
+      ->type_name("FILE");
+  add_settings(*bench, parsed);
+  return bench;
 }
 
 CLI::App* add_logs(CLI::App& app, Parsed& parsed) {
@@ -137,6 +174,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   app.set_version_flag("--version", fmt::format("heteroserve {}", version()));
   const CLI::App* serve = add_serve(app, parsed);
   const CLI::App* run = add_run(app, parsed);
+  const CLI::App* bench = add_bench(app, parsed);
   const CLI::App* logs = add_logs(app, parsed);
   const CLI::App* keys = add_keys(app, parsed);
   CLI::App* config = app.add_subcommand("config", "Show or check the settings");
@@ -157,7 +195,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   if (version->parsed()) return version_command();
   if (const auto planned = run_plan(app, parsed.plan)) return *planned;
   if (app.get_subcommands().empty())
-    return usage_error("name a sub-command: serve, run, logs, keys, plan, config or version");
+    return usage_error("name a sub-command: serve, run, bench, logs, keys, plan, config or version");
 
   parsed.sources.environment = [](const char* name) { return std::getenv(name); };
   if (!parsed.file.empty()) parsed.sources.file = parsed.file;
@@ -169,6 +207,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   set_log_level(loaded->config.log_level);
   if (serve->parsed()) return serve_command(*loaded);
   if (run->parsed()) return run_command(loaded->config, parsed.run);
+  if (bench->parsed()) return bench_command(loaded->config, parsed.bench);
   if (logs->parsed()) return logs_command(loaded->config, parsed.logs);
   if (keys->parsed()) {
     parsed.keys.action = keys->get_subcommands().front()->get_name();

@@ -22,6 +22,20 @@ struct RunOptions {
 };
 int run_command(const Config& config, const RunOptions& options);
 
+struct BenchOptions {
+  int32_t requests = 32;
+  std::optional<int32_t> picture_requests;  // absent: half of the requests, with a model for them
+  int32_t images = 1;                       // in each of those
+  std::string image_size = "336x336";
+  int32_t prompt_tokens = 64;
+  int32_t output_tokens = 32;
+  int32_t concurrency = 8;
+  double rate = 0;  // requests a second; 0: concurrency says how many at once
+  uint64_t seed = 1;
+  std::string trace;  // file; "" = none
+};
+int bench_command(const Config& config, const BenchOptions& options);
+
 struct LogsOptions {
   int64_t limit = 20;
   std::string model;  // "" = all

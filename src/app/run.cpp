@@ -1,12 +1,10 @@
 // `heteroserve run`: one question, answered once, without a server.
 #include <fmt/format.h>
 
-#include <condition_variable>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -15,30 +13,11 @@
 #include "app/exit_codes.h"
 #include "app/served_engine.h"
 #include "base/clock.h"
+#include "base/wake_up.h"
 #include "media/image.h"
 
 namespace hs {
 namespace {
-
-// How lanes tell the waiting thread that there is something to fetch.
-class WakeUp {
- public:
-  void send() {
-    const std::lock_guard lock(mutex_);
-    sent_ = true;
-    condition_.notify_one();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    condition_.wait(lock, [this] { return sent_; });
-    sent_ = false;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable condition_;
-  bool sent_ = false;
-};
 
 class PrintSink final : public RequestSink {
  public:
@@ -124,7 +103,7 @@ void print_stats(const ServedEngine& loaded, const PrintSink& sink) {
 Status answer(const Config& config, const RunOptions& options) {
   const SystemClock clock;
   WakeUp wake_up;
-  auto loaded = load_engine(config, clock, [&wake_up] { wake_up.send(); });
+  auto loaded = load_engine(config, clock, [&wake_up] { wake_up.notify(); });
   if (!loaded) return std::unexpected(loaded.error());
   ServedEngine& engine = **loaded;
   auto request = make_request(config, options, *engine.model.prompts);

@@ -156,7 +156,7 @@ Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
 }
 
 // Whether some tower encodes for a language model on another device.
-bool pictures_cross(const Placement& placement) {
+bool crosses(const Placement& placement) {
   if (placement.own_towers) return false;
   return std::ranges::any_of(placement.tower_devices, [&](const Device* tower) {
     return std::ranges::any_of(placement.language_devices,
@@ -168,7 +168,7 @@ bool pictures_cross(const Placement& placement) {
 std::string describe_cut(const ServedEngine& loaded, const Placement& placement) {
   const ModelSpec& spec = loaded.model.spec;
   if (!spec.has_vision) return {};
-  if (!pictures_cross(placement)) return "cut: pictures stay on the device that answers\n";
+  if (!loaded.pictures_cross) return "cut: pictures stay on the device that answers\n";
   constexpr int32_t kWidth = 640;
   constexpr int32_t kHeight = 480;
   const auto n_rows = loaded.model.prompts->tokens_of(kWidth, kHeight, {});
@@ -237,7 +237,8 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   load.max_encode_patches = config.max_encode_patches;
   load.vision_devices = placement->tower_devices;
   load.language_devices = placement->language_devices;
-  load.cut = pictures_cross(*placement) ? config.cut : CutChoice::kPost;
+  loaded->pictures_cross = crosses(*placement);
+  load.cut = loaded->pictures_cross ? config.cut : CutChoice::kPost;
   load.progress = std::move(progress);
   auto model = load_model(load);
   if (!model) return std::unexpected(model.error());

@@ -27,6 +27,7 @@ struct ServedEngine {
   // with one device.
   std::string roles;
   std::vector<DeviceRoles::Row> role_rows;  // of `roles`
+  bool pictures_cross = false;  // some tower encodes for a language model on another device
   double load_s = 0;
 };
 

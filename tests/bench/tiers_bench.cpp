@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "api/chrome_trace.h"
+#include "app/bench_report.h"
 #include "bench/tiers_run.h"
 #include "bench/timing.h"
 
@@ -60,13 +61,6 @@ template <typename T>
 T must(hs::Result<T> result) {
   if (!result) give_up(result.error().message);
   return std::move(*result);
-}
-
-double percentile(std::vector<double> values, double part) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const auto at = static_cast<size_t>(part * static_cast<double>(values.size()));
-  return values[std::min(at, values.size() - 1)];
 }
 
 // All rounds of one arm.
@@ -156,12 +150,12 @@ ArmReport report_of(const Series& arm, const Series& base) {
   out.busy_consumer = arm.of([](const hs::TiersRun& r) { return r.busy[0]; });
   out.busy_datacenter = arm.of([](const hs::TiersRun& r) { return r.busy[1]; });
   const auto latency = arm.pooled(&hs::TiersRun::encode_latency_us);
-  out.encode_p50_ms = percentile(latency, 0.5) * 1e-3;
-  out.encode_p99_ms = percentile(latency, 0.99) * 1e-3;
+  out.encode_p50_ms = hs::percentile(latency, 0.5) * 1e-3;
+  out.encode_p99_ms = hs::percentile(latency, 0.99) * 1e-3;
   out.step_ms = arm.of([](const hs::TiersRun& r) { return r.longest_stolen_step_us; }).high * 1e-3;
   const auto share = arm.pooled(&hs::TiersRun::transfer_share);
-  out.share_median = percentile(share, 0.5);
-  out.share_p99 = percentile(share, 0.99);
+  out.share_median = hs::percentile(share, 0.5);
+  out.share_p99 = hs::percentile(share, 0.99);
   out.megabytes =
       arm.of([](const hs::TiersRun& r) { return static_cast<double>(moved_bytes(r)); }).median *
       1e-6;
@@ -229,7 +223,7 @@ std::string overlap_json(hs::TiersBench& bench, const Options& options) {
   // Far enough apart that none waits for the one before.
   const auto series = play(bench, kOverlapArms, traffic, 1.5 * alone.seconds, options);
   const auto first_token_ms = [](const hs::TiersRun& run) {
-    return percentile(run.first_token_us, 0.5) * 1e-3;
+    return hs::percentile(run.first_token_us, 0.5) * 1e-3;
   };
   const hs::Samples off = series[0].of(first_token_ms);
   const hs::Samples on = series[1].of(first_token_ms);

@@ -1,59 +1,17 @@
 #include "bench/tiers_run.h"
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
-#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "app/bench_play.h"
 #include "base/clock.h"
 #include "device/cpu/cpu_devices.h"
 
 namespace hs {
 namespace {
-
-class Recorder final : public RequestSink {
- public:
-  void on_text(int32_t, std::string_view text, std::vector<TokenLogprob>, int32_t n) override {
-    output += text;
-    n_tokens = n;
-  }
-  void on_choice_finished(int32_t, FinishReason, std::string_view) override {}
-  void on_done(const RequestUsage&, const RequestTimings& its_timings,
-               const Error* error) override {
-    timings = its_timings;
-    if (error != nullptr) failure = error->message;
-  }
-
-  std::string output;
-  int32_t n_tokens = 0;
-  RequestTimings timings;
-  std::string failure;
-};
-
-// Tells the thread that drives the engine that it has work.
-class WakeUp {
- public:
-  void notify() {
-    const std::lock_guard lock(mutex_);
-    woken_ = true;
-    condition_.notify_one();
-  }
-  void wait_for(std::chrono::microseconds most) {
-    std::unique_lock lock(mutex_);
-    condition_.wait_for(lock, most, [this] { return woken_; });
-    woken_ = false;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable condition_;
-  bool woken_ = false;
-};
 
 EngineConfig engine_config(const TiersArm& arm) {
   EngineConfig config;
@@ -119,12 +77,12 @@ void read_lanes(TiersRun& run, const std::vector<Device*>& order) {
   run.vision_share = encode_us / all_us;
 }
 
-void read_request(TiersRun& run, const Recorder& recorder, bool has_pictures) {
-  const RequestTimings& timings = recorder.timings;
-  run.output_tokens += recorder.n_tokens;
-  run.text_hash = run.text_hash * 1'000'003 + std::hash<std::string>{}(recorder.output);
+void read_request(TiersRun& run, const PlayedRequest& request, bool has_pictures) {
+  const RequestTimings& timings = request.timings;
+  run.output_tokens += request.n_tokens;
+  run.text_hash = run.text_hash * 1'000'003 + std::hash<std::string>{}(request.text);
   run.request_bytes += timings.transfer_bytes + timings.kv_transfer_bytes;
-  if (!recorder.failure.empty()) run.failure = recorder.failure;
+  if (request.error) run.failure = request.error->message;
   if (timings.transfer_us >= 0 || timings.kv_transfer_us >= 0) {
     const int64_t moving_us =
         std::max<int64_t>(timings.transfer_us, 0) + std::max<int64_t>(timings.kv_transfer_us, 0);
@@ -179,36 +137,26 @@ Result<TiersRun> TiersBench::run(const TiersArm& arm, std::span<const Arrival> t
                                [&wake] { wake.notify(); });
   if (!engine) return std::unexpected(engine.error());
 
-  std::vector<std::shared_ptr<Recorder>> recorders;
-  std::unordered_map<RequestId, int64_t> submitted_us;
-  const int64_t begin_us = clock.now_us();
-  while (recorders.size() < traffic.size() || !(*engine)->idle()) {
-    int64_t wait_us = 1'000'000;
-    while (recorders.size() < traffic.size()) {
-      const Arrival& next = traffic[recorders.size()];
-      const int64_t due_us = begin_us + static_cast<int64_t>(next.at * length_s * 1e6);
-      if (due_us > clock.now_us()) {
-        wait_us = due_us - clock.now_us();
-        break;
-      }
-      recorders.push_back(std::make_shared<Recorder>());
-      const int64_t now_us = clock.now_us();
-      const auto id = (*engine)->submit(next.request, recorders.back());
-      if (!id) return std::unexpected(id.error());
-      submitted_us.emplace(*id, now_us);
-    }
-    (*engine)->poll();
-    if (recorders.size() == traffic.size() && (*engine)->idle()) break;
-    wake.wait_for(std::chrono::microseconds(std::max<int64_t>(wait_us, 0)));
+  std::vector<GenerateRequest> requests;
+  Schedule schedule;
+  for (const Arrival& arrival : traffic) {
+    requests.push_back(arrival.request);
+    schedule.due_s.push_back(arrival.at * length_s);
   }
+  const auto played = play(**engine, clock, wake, requests, schedule);
+  if (!played) return std::unexpected(played.error());
 
   TiersRun run;
-  run.seconds = static_cast<double>(clock.now_us() - begin_us) * 1e-6;
+  run.seconds = played->seconds;
   run.stats = (*engine)->stats();
   run.timeline = (*engine)->timeline();
   run.expected_bytes = expected_bytes(arm, model->spec, *consumer, traffic);
-  for (size_t i = 0; i < traffic.size(); ++i)
-    read_request(run, *recorders[i], !traffic[i].request.prompt.spans.empty());
+  std::unordered_map<RequestId, int64_t> submitted_us;
+  for (size_t i = 0; i < traffic.size(); ++i) {
+    const PlayedRequest& request = played->requests[i];
+    read_request(run, request, !requests[i].prompt.spans.empty());
+    submitted_us.emplace(request.id, request.submitted_us);
+  }
   read_timeline(run, submitted_us);
   read_lanes(run, {consumer, datacenter});
   return run;
