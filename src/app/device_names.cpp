@@ -66,6 +66,24 @@ std::unexpected<Error> not_found(std::string message) {
   return fail(ErrorKind::kNotFound, std::move(message));
 }
 
+// "cuda:0 (NVIDIA A100 80GB PCIe, 0000:41:00.0, GPU-1f2e...)"
+std::string described(const DeviceInfo& device) {
+  std::string text = fmt::format("{} ({}", to_string(device.id), device.name);
+  for (const std::string& more : {device.pci, device.uuid}) {
+    if (!more.empty()) text += ", " + more;
+  }
+  return text + ")";
+}
+
+// What an entry could have named.
+std::string all_devices(const DeviceInventory& inventory) {
+  std::string all;
+  for (const DeviceInfo& gpu : inventory.gpus) all += described(gpu) + ", ";
+  const std::string last =
+      inventory.n_cores > 1 ? fmt::format(" to cpu:{}", inventory.n_cores - 1) : "";
+  return fmt::format("{}cpu:0{} ({})", all, last, inventory.cpu.name);
+}
+
 Result<DeviceId> find_cpu(std::optional<int> index, const DeviceInventory& inventory) {
   if (!index || *index >= inventory.n_cores)
     return not_found(fmt::format("CPU devices are cpu:0 to cpu:{}, one for each core at most",
@@ -74,18 +92,18 @@ Result<DeviceId> find_cpu(std::optional<int> index, const DeviceInventory& inven
 }
 
 Result<DeviceId> find_gpu(std::optional<int> index, const DeviceInventory& inventory) {
-  std::string known;
   for (const DeviceInfo& gpu : inventory.gpus) {
     if (index && gpu.id.index == *index) return gpu.id;
-    known += (known.empty() ? "" : ", ") + to_string(gpu.id);
   }
-  return not_found(known.empty() ? "no GPU can be used here"
-                                 : fmt::format("the GPUs are {}", known));
+  return not_found(fmt::format("{}; there are {}",
+                               inventory.gpus.empty() ? "no GPU can be used here" : "no such GPU",
+                               all_devices(inventory)));
 }
 
-// The one device that fits.
+// The one of `devices` that fits.
 template <typename Fits>
-Result<DeviceId> find_only(const std::vector<DeviceInfo>& devices, const Fits& fits) {
+Result<DeviceId> find_only(const std::vector<DeviceInfo>& devices, const DeviceInventory& inventory,
+                           const Fits& fits) {
   std::optional<DeviceId> found;
   std::string all;
   int n = 0;
@@ -93,17 +111,17 @@ Result<DeviceId> find_only(const std::vector<DeviceInfo>& devices, const Fits& f
     if (!fits(device)) continue;
     found = device.id;
     ++n;
-    all += fmt::format("{}{} ({})", all.empty() ? "" : ", ", to_string(device.id), device.name);
+    all += (all.empty() ? "" : ", ") + described(device);
   }
   if (n > 1) return fail(ErrorKind::kInvalidArgument, fmt::format("{} devices fit: {}", n, all));
-  if (n == 0) return not_found("no such device");
+  if (n == 0) return not_found(fmt::format("no such device; there are {}", all_devices(inventory)));
   return *found;
 }
 
 Result<DeviceId> find_name(const std::string& text, const DeviceInventory& inventory) {
   std::vector<DeviceInfo> named = inventory.gpus;
   named.push_back(inventory.cpu);
-  return find_only(named, [&](const DeviceInfo& device) {
+  return find_only(named, inventory, [&](const DeviceInfo& device) {
     return lower(device.name).find(text) != std::string::npos;
   });
 }
@@ -124,12 +142,12 @@ Result<DeviceId> find_device(std::string_view entry, const DeviceInventory& inve
     return named || named.error().kind == ErrorKind::kInvalidArgument ? named : found;
   }
   if (const auto address = parse_pci(text))
-    return find_only(inventory.gpus, [&](const DeviceInfo& device) {
+    return find_only(inventory.gpus, inventory, [&](const DeviceInfo& device) {
       const auto own = parse_pci(lower(device.pci));
       return own && own->matches(*address);
     });
   if (text.starts_with("gpu-") || text.starts_with("mig-"))
-    return find_only(inventory.gpus, [&](const DeviceInfo& device) {
+    return find_only(inventory.gpus, inventory, [&](const DeviceInfo& device) {
       return lower(device.uuid).starts_with(text);
     });
   return find_name(text, inventory);

@@ -93,20 +93,27 @@ BOOST_AUTO_TEST_CASE(unknown_and_ambiguous_names_are_errors_that_name_the_flag) 
                          const std::string& message) {
     BOOST_TEST(chosen(config, inventory) == message);
   };
-  expect(asked({"cuda:0"}, {"cpu:0"}), cpu_only(), "--consumer cuda:0: no GPU can be used here");
-  expect(asked({"cpu:0"}, {"cuda:7"}), two_tiers(),
-         "--datacenter cuda:7: the GPUs are cuda:0, cuda:1, cuda:2, cuda:3");
+  const std::string all =
+      "; there are cuda:0 (NVIDIA GeForce RTX 4090, 0000:40:00.0, GPU-a0c7), cuda:1 (NVIDIA "
+      "A100-PCIE-80GB, 0000:41:00.0, GPU-b0c7), cuda:2 (NVIDIA GeForce RTX 4090, 0000:42:00.0, "
+      "GPU-c0c7), cuda:3 (NVIDIA A100-SXM4-80GB, 0000:43:00.0, GPU-d0c7), cpu:0 to cpu:3 (AMD "
+      "EPYC)";
+  expect(asked({"cuda:0"}, {"cpu:0"}), cpu_only(1),
+         "--consumer cuda:0: no GPU can be used here; there are cpu:0 (AMD EPYC)");
+  expect(asked({"cpu:0"}, {"cuda:7"}), two_tiers(), "--datacenter cuda:7: no such GPU" + all);
+  expect(asked({"cpu:0"}, {"7"}), two_tiers(), "--datacenter 7: no such GPU" + all);
   expect(asked({"cpu:0"}, {"cpu:2"}), cpu_only(2),
          "--datacenter cpu:2: CPU devices are cpu:0 to cpu:1, one for each core at most");
   expect(asked({"cpu:-1"}, {"cpu"}), cpu_only(1),
          "--consumer cpu:-1: CPU devices are cpu:0 to cpu:0, one for each core at most");
-  expect(asked({"H100"}, {"cpu"}), two_tiers(), "--consumer H100: no such device");
-  expect(asked({"GPU-zz"}, {"cpu"}), two_tiers(), "--consumer GPU-zz: no such device");
-  expect(asked({"99:00.0"}, {"cpu"}), two_tiers(), "--consumer 99:00.0: no such device");
-  expect(asked({"0001:41:00.0"}, {"cpu"}), two_tiers(), "--consumer 0001:41:00.0: no such device");
+  expect(asked({"H100"}, {"cpu"}), two_tiers(), "--consumer H100: no such device" + all);
+  expect(asked({"GPU-zz"}, {"cpu"}), two_tiers(), "--consumer GPU-zz: no such device" + all);
+  expect(asked({"99:00.0"}, {"cpu"}), two_tiers(), "--consumer 99:00.0: no such device" + all);
+  expect(asked({"0001:41:00.0"}, {"cpu"}), two_tiers(),
+         "--consumer 0001:41:00.0: no such device" + all);
   expect(asked({"GeForce"}, {"cuda:1"}), two_tiers(),
-         "--consumer GeForce: 2 devices fit: cuda:0 (NVIDIA GeForce RTX 4090), cuda:2 (NVIDIA "
-         "GeForce RTX 4090)");
+         "--consumer GeForce: 2 devices fit: cuda:0 (NVIDIA GeForce RTX 4090, 0000:40:00.0, "
+         "GPU-a0c7), cuda:2 (NVIDIA GeForce RTX 4090, 0000:42:00.0, GPU-c0c7)");
   expect(asked({"cuda:0", "40:00.0"}, {"cuda:1"}), two_tiers(),
          "--consumer 40:00.0: cuda:0 is named twice");
   expect(asked({"cuda:0", "auto"}, {"cuda:1"}), two_tiers(),
