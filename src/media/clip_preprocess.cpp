@@ -98,18 +98,8 @@ ImagePatches clip_preprocess(const Image& image, const ClipProcessorConfig& conf
   HS_CHECK(config.patch_size > 0 && config.crop_width > 0 && config.crop_height > 0 &&
            config.shortest_edge > 0);
   const Image pixels = cropped_pixels(image, config);
-  const PixelLevels levels = make_pixel_levels({.do_rescale = config.do_rescale,
-                                                .rescale_factor = config.rescale_factor,
-                                                .do_normalize = config.do_normalize,
-                                                .mean = config.mean,
-                                                .std = config.std});
-  ImagePatches patches;
-  patches.grid_height = pixels.height / config.patch_size;
-  patches.grid_width = pixels.width / config.patch_size;
-  patches.patch_dim = 3 * config.patch_size * config.patch_size;
-  patches.data.resize(static_cast<size_t>(patches.grid_height) *
-                      static_cast<size_t>(patches.grid_width) *
-                      static_cast<size_t>(patches.patch_dim));
+  const PixelLevels levels = make_pixel_levels(level_rules(config));
+  ImagePatches patches = patch_grid(pixels, config.patch_size);
   write_patches(pixels, levels, config.patch_size, patches);
   hash_content(pixels, levels, config, patches.content_hash);
   return patches;

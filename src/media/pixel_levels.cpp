@@ -22,6 +22,17 @@ PixelLevels make_pixel_levels(const LevelRules& rules) {
   return levels;
 }
 
+ImagePatches patch_grid(const Image& pixels, int32_t patch_size) {
+  ImagePatches patches;
+  patches.grid_height = pixels.height / patch_size;
+  patches.grid_width = pixels.width / patch_size;
+  patches.patch_dim = 3 * patch_size * patch_size;
+  patches.data.resize(static_cast<size_t>(patches.grid_height) *
+                      static_cast<size_t>(patches.grid_width) *
+                      static_cast<size_t>(patches.patch_dim));
+  return patches;
+}
+
 float* write_patch(const uint8_t* corner, size_t row_bytes, size_t side, const PixelLevels& levels,
                    float* out) {
   for (size_t c = 0; c < 3; ++c)

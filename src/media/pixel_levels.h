@@ -21,8 +21,21 @@ struct LevelRules {
   std::span<const float, 3> std;
 };
 
+// Of a processor's settings.
+template <typename ProcessorConfig>
+LevelRules level_rules(const ProcessorConfig& config) {
+  return {.do_rescale = config.do_rescale,
+          .rescale_factor = config.rescale_factor,
+          .do_normalize = config.do_normalize,
+          .mean = config.mean,
+          .std = config.std};
+}
+
 // Rescaling multiplies in float64 and rounds to float32; the normalisation computes in float32.
 PixelLevels make_pixel_levels(const LevelRules& rules);
+
+// The patches of a picture, not yet written. A remainder at its right and bottom is left out.
+ImagePatches patch_grid(const Image& pixels, int32_t patch_size);
 
 // One patch of `side` x `side` pixels in (channel, row, column) order. `corner`: its upper left
 // pixel; `row_bytes` from one row of pixels to the next. Returns the end of what was written.
