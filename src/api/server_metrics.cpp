@@ -235,6 +235,11 @@ void ServerMetrics::tiers_text(MetricsText& out, const EngineStats& engine) cons
          "Requests that consumer devices took from datacenter devices.", engine.steals);
   number(out, "heteroserve_steal_returns_total", "counter",
          "Taken requests that went back because pictures kept them waiting.", engine.steal_returns);
+  number(out, "heteroserve_handoffs_total", "counter",
+         "Requests that went on to answer on another device than the one that ran their prompt.",
+         engine.handoffs);
+  number(out, "heteroserve_rehomed_total", "counter",
+         "Requests that went on elsewhere because their device was lost.", engine.rehomed);
   out.family("heteroserve_lane_busy_seconds_total", "counter",
              "Time a device worked, by kind; stolen is language work of a consumer device.");
   for (const LaneStats& lane : engine.lanes) {

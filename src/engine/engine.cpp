@@ -196,6 +196,8 @@ EngineStats EngineImpl::stats() const {
   }
   stats.steals = tiers_.counters().steals;
   stats.steal_returns = tiers_.counters().returns;
+  stats.handoffs = tiers_.counters().handoffs;
+  stats.rehomed = tiers_.counters().rehomed;
   stats.degraded = tiers_.degraded();
   stats.serving = tiers_.serving();
   for (const EngineLink& link : parts_.links) stats.transfer_retries += link.link->retries();

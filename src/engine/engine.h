@@ -141,6 +141,8 @@ struct EngineStats {
   int64_t non_finite_requests = 0;  // requests with a NaN or infinity among their logits
   int64_t steals = 0;               // requests that thieves took
   int64_t steal_returns = 0;        // stolen requests that went back
+  int64_t handoffs = 0;             // requests that a decode unit went on with
+  int64_t rehomed = 0;              // requests that went on elsewhere when a device was lost
   int64_t transfers = 0;            // of embeddings, between devices
   int64_t transfer_bytes = 0;
   int64_t kv_transfers = 0;  // requests handed over with their keys and values

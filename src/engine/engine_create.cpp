@@ -41,10 +41,9 @@ Result<EngineConfig> resolve_config(EngineConfig config, const ModelSpec& spec) 
   return config;
 }
 
-SchedulerConfig scheduler_config(const EngineConfig& config, const ModelSpec& spec,
-                                 int32_t kv_blocks, bool vision) {
+SchedulerConfig scheduler_config(const EngineConfig& config, const ModelSpec& spec, bool vision) {
   SchedulerConfig result{.block_size = spec.kv_layout.block_size,
-                         .n_blocks = kv_blocks,
+                         .n_blocks = config.kv_blocks,
                          .max_model_len = config.max_model_len,
                          .max_num_seqs = config.max_num_seqs,
                          .max_num_batched_tokens = config.max_num_batched_tokens,
@@ -96,11 +95,9 @@ class Builder {
 
   Status add_unit(const EngineTopology::Unit& unit) {
     const bool vision = !topology_.towers.empty();
-    const int32_t kv_blocks = unit.kv_blocks > 0 ? unit.kv_blocks : parts_.config.kv_blocks;
-    if (Status status = unit.model->allocate_kv(kv_blocks); !status) return status;
+    if (Status status = unit.model->allocate_kv(parts_.config.kv_blocks); !status) return status;
     EngineUnit made{.lane = lane_of(unit.device), .model = unit.model, .role = unit.role};
-    const SchedulerConfig scheduling =
-        scheduler_config(parts_.config, model_.spec, kv_blocks, vision);
+    const SchedulerConfig scheduling = scheduler_config(parts_.config, model_.spec, vision);
     if (vision) {
       auto intake =
           EmbeddingIntake::create(*unit.device, {.dim = model_.spec.dim,

@@ -33,8 +33,8 @@ double StepTime::base_us() const {
   return std::max(0.0, (y_ - per_token_us() * x_) / weight_);
 }
 
-double StepTime::predict_us(double n_tokens) const {
-  return base_us() + per_token_us() * n_tokens;
+double StepTime::predict_us(int64_t n_tokens, int64_t n_steps) const {
+  return per_token_us() * static_cast<double>(n_tokens) + base_us() * static_cast<double>(n_steps);
 }
 
 int32_t StepTime::tokens_within(int64_t limit_us) const {

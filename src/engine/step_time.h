@@ -10,8 +10,8 @@ class StepTime {
  public:
   void saw(int32_t n_tokens, int64_t duration_us);
   bool known() const { return weight_ > 0; }
-  // Microseconds of a step of n_tokens. REQUIRES: known().
-  double predict_us(double n_tokens) const;
+  // Microseconds of so many tokens in so many steps. REQUIRES: known().
+  double predict_us(int64_t n_tokens, int64_t n_steps) const;
   double base_us() const;       // a, not negative
   double per_token_us() const;  // b, positive once something was seen
   // Tokens of a step that is predicted to take no longer than limit_us; at least 1.

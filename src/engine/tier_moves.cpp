@@ -9,22 +9,12 @@ namespace hs {
 
 // REQUIRES: its unit can give it up.
 void TierScheduler::move(RequestId id, int32_t to) {
-  Placement& placement = placements_.at(id);
-  units_[at(to)].scheduler->give(units_[at(placement.unit)].scheduler->take(id));
-  placement.unit = to;
+  Residence& residence = residences_.at(id);
+  units_[at(to)].scheduler->give(units_[at(residence.unit)].scheduler->take(id));
+  residence.unit = to;
 }
 
 // ---- stealing
-
-namespace {
-
-// Time to run so much work, of which the longest output takes `steps` steps.
-double work_us(const StepTime& step_time, int64_t tokens, int64_t steps) {
-  return step_time.per_token_us() * static_cast<double>(tokens) +
-         step_time.base_us() * static_cast<double>(steps);
-}
-
-}  // namespace
 
 // Compared without the request itself where it is: it would not wait for itself.
 bool TierScheduler::worth_stealing(const RequestState& request, const Unit& home,
@@ -39,8 +29,8 @@ bool TierScheduler::worth_stealing(const RequestState& request, const Unit& home
   if (config_.steal == StealMode::kOn || !home.step_time.known()) return true;
   // Until the thief has run a step it is taken to be like the other unit.
   const StepTime& thief_time = thief.step_time.known() ? thief.step_time : home.step_time;
-  return work_us(thief_time, there.tokens + own.tokens, std::max(there.steps, own.steps)) <
-         work_us(home.step_time, here.tokens, std::max(here.steps, own.steps));
+  return thief_time.predict_us(there.tokens + own.tokens, std::max(there.steps, own.steps)) <
+         home.step_time.predict_us(here.tokens, std::max(here.steps, own.steps));
 }
 
 void TierScheduler::steal(int32_t thief_index) {
@@ -53,13 +43,13 @@ void TierScheduler::steal(int32_t thief_index) {
     for (const Unit& home : units_) {
       if (home.lost || home.role != UnitRole::kServe) continue;
       const RequestState* request = home.scheduler->oldest_untouched();
-      if (request == nullptr || placements_.at(request->id).never_again) continue;
+      if (request == nullptr || residences_.at(request->id).never_again) continue;
       if (!worth_stealing(*request, home, thief)) continue;
       if (oldest == nullptr || request->arrival < oldest->arrival) oldest = request;
     }
     if (oldest == nullptr) return;
-    Placement& placement = placements_.at(oldest->id);
-    placement.home = placement.unit;
+    Residence& residence = residences_.at(oldest->id);
+    residence.home = residence.unit;
     move(oldest->id, thief_index);
     ++counters_.steals;
   }
@@ -67,9 +57,9 @@ void TierScheduler::steal(int32_t thief_index) {
 
 // The tower has kept the device from the language work on it for so long.
 void TierScheduler::pause_stolen(int32_t device, int64_t duration_us) {
-  for (auto& [id, placement] : placements_) {
-    if (placement.home >= 0 && units_[at(placement.unit)].device == device) {
-      placement.paused_us += duration_us;
+  for (auto& [id, residence] : residences_) {
+    if (residence.home >= 0 && units_[at(residence.unit)].device == device) {
+      residence.paused_us += duration_us;
     }
   }
 }
@@ -77,10 +67,10 @@ void TierScheduler::pause_stolen(int32_t device, int64_t duration_us) {
 // Going back means running again what the thief has computed, which an answer that is nearly
 // complete, or a unit with much to do, makes a poor trade. The thief is taken to be paused for as
 // large a part of the time as it was so far.
-bool TierScheduler::sooner_at_home(const RequestState& request, const Placement& placement) const {
-  const Unit& home = units_[at(placement.home)];
-  const Unit& thief = units_[at(placement.unit)];
-  if (placement.ran_us == 0 || !home.step_time.known() || !thief.step_time.known()) return true;
+bool TierScheduler::sooner_at_home(const RequestState& request, const Residence& residence) const {
+  const Unit& home = units_[at(residence.home)];
+  const Unit& thief = units_[at(residence.unit)];
+  if (residence.ran_us == 0 || !home.step_time.known() || !thief.step_time.known()) return true;
   int64_t n_again = 0;
   for (const Sequence& sequence : request.choices) {
     if (sequence.state != SequenceState::kFinished) n_again += sequence.n_computed;
@@ -89,27 +79,27 @@ bool TierScheduler::sooner_at_home(const RequestState& request, const Placement&
   const WorkLeft here = work_left(home);
   const WorkLeft there = work_left(thief);
   const double slower =
-      1 + static_cast<double>(placement.paused_us) / static_cast<double>(placement.ran_us);
-  return work_us(home.step_time, here.tokens + own.tokens + n_again,
-                 std::max(here.steps, own.steps)) <
-         work_us(thief.step_time, there.tokens, there.steps) * slower;
+      1 + static_cast<double>(residence.paused_us) / static_cast<double>(residence.ran_us);
+  return home.step_time.predict_us(here.tokens + own.tokens + n_again,
+                                   std::max(here.steps, own.steps)) <
+         thief.step_time.predict_us(there.tokens, there.steps) * slower;
 }
 
 void TierScheduler::send_back_paused() {
   // A picture that the thief has would go through the tower again, before newer ones that wait.
   constexpr int64_t kPatienceWithPictures = 4;
-  for (auto& [id, placement] : placements_) {
-    if (placement.home < 0 || placement.paused_us <= config_.steal_pause_us) continue;
-    const Unit& home = units_[at(placement.home)];
-    const Scheduler& thief = *units_[at(placement.unit)].scheduler;
+  for (auto& [id, residence] : residences_) {
+    if (residence.home < 0 || residence.paused_us <= config_.steal_pause_us) continue;
+    const Unit& home = units_[at(residence.home)];
+    const Scheduler& thief = *units_[at(residence.unit)].scheduler;
     if (home.lost || !thief.can_take(id)) continue;
     const RequestState& request = *thief.request(id);
     const bool encoded = !request.images.empty() && !thief.needs_picture(request);
-    if (encoded && placement.paused_us <= kPatienceWithPictures * config_.steal_pause_us) continue;
-    if (!sooner_at_home(request, placement)) continue;
-    move(id, placement.home);
-    placement.home = -1;
-    placement.never_again = true;
+    if (encoded && residence.paused_us <= kPatienceWithPictures * config_.steal_pause_us) continue;
+    if (!sooner_at_home(request, residence)) continue;
+    move(id, residence.home);
+    residence.home = -1;
+    residence.never_again = true;
     ++counters_.returns;
   }
 }
@@ -142,7 +132,7 @@ void TierScheduler::hand_over(int32_t from) {
     order.request = handoff->request->id;
     order.from = from;
     order.to = *to;
-    placements_.at(order.request).unit = *to;
+    residences_.at(order.request).unit = *to;
     handoffs_.push_back(std::move(handoff));
   }
 }
@@ -168,7 +158,7 @@ void TierScheduler::kv_done(uint64_t order_id, bool ok, std::vector<RequestId>& 
     const RequestId id = handoff->order.request;
     failed.push_back(id);
     end_handoff(*handoff);
-    placements_.erase(id);
+    residences_.erase(id);
   } else {
     target.scheduler->adopt(std::move(handoff->request));
     end_handoff(*handoff);
@@ -220,7 +210,7 @@ void TierScheduler::lose_unit(int32_t index, std::vector<RequestId>& failed) {
       continue;
     }
     move(id, *to);
-    placements_.at(id).home = -1;
+    residences_.at(id).home = -1;
     ++counters_.rehomed;
   }
 }

@@ -139,7 +139,7 @@ Result<int32_t> TierScheduler::arrived(NewRequest request) {
   const RequestId id = request.id;
   request.arrival = ++n_arrivals_;
   Result<int32_t> max_tokens = unit.scheduler->arrived(std::move(request));
-  if (max_tokens) placements_.emplace(id, Placement{.unit = *index});
+  if (max_tokens) residences_.emplace(id, Residence{.unit = *index});
   return max_tokens;
 }
 
@@ -178,8 +178,8 @@ void TierScheduler::step_done(int32_t index, std::span<const int32_t> tokens, in
   Unit& unit = units_[at(index)];
   unit.step_time.saw(unit.step_tokens, duration_us);
   if (unit.role == UnitRole::kThief) {
-    for (auto& [id, placement] : placements_) {
-      if (placement.unit == index && placement.home >= 0) placement.ran_us += duration_us;
+    for (auto& [id, residence] : residences_) {
+      if (residence.unit == index && residence.home >= 0) residence.ran_us += duration_us;
     }
   }
   unit.scheduler->step_done(tokens);
@@ -198,14 +198,14 @@ void TierScheduler::finish(RequestId id, int32_t choice) {
       std::ssize(scheduler.request(id)->choices.at(static_cast<size_t>(choice)).outputs);
   mean_output_tokens_ += kNew * (static_cast<double>(n_outputs) - mean_output_tokens_);
   scheduler.finish(id, choice);
-  if (scheduler.request(id) == nullptr) placements_.erase(id);
+  if (scheduler.request(id) == nullptr) residences_.erase(id);
 }
 
 void TierScheduler::cancel(RequestId id) {
-  const auto placed = placements_.find(id);
-  if (placed == placements_.end()) return;
+  const auto placed = residences_.find(id);
+  if (placed == residences_.end()) return;
   const int32_t unit = placed->second.unit;
-  placements_.erase(placed);
+  residences_.erase(placed);
   const auto is_it = [&](const auto& handoff) { return handoff->request->id == id; };
   const auto moving = std::ranges::find_if(handoffs_, is_it);
   if (moving == handoffs_.end()) {
@@ -221,8 +221,8 @@ void TierScheduler::cancel(RequestId id) {
 // ---- state
 
 const RequestState* TierScheduler::request(RequestId id) const {
-  const auto placed = placements_.find(id);
-  if (placed == placements_.end()) return nullptr;
+  const auto placed = residences_.find(id);
+  if (placed == residences_.end()) return nullptr;
   if (const RequestState* state = units_[at(placed->second.unit)].scheduler->request(id)) {
     return state;
   }
@@ -233,13 +233,13 @@ const RequestState* TierScheduler::request(RequestId id) const {
 }
 
 int32_t TierScheduler::unit_of(RequestId id) const {
-  const auto placed = placements_.find(id);
-  return placed == placements_.end() ? -1 : placed->second.unit;
+  const auto placed = residences_.find(id);
+  return placed == residences_.end() ? -1 : placed->second.unit;
 }
 
 bool TierScheduler::was_stolen(RequestId id) const {
-  const auto placed = placements_.find(id);
-  return placed != placements_.end() && placed->second.home >= 0;
+  const auto placed = residences_.find(id);
+  return placed != residences_.end() && placed->second.home >= 0;
 }
 
 bool TierScheduler::order_out() const {

@@ -143,7 +143,7 @@ class TierScheduler {
     StepTime step_time = {};
     int32_t step_tokens = 0;  // of the step in flight
   };
-  struct Placement {
+  struct Residence {
     int32_t unit = 0;
     int32_t home = -1;         // of a stolen request
     bool never_again = false;  // went back once
@@ -175,7 +175,7 @@ class TierScheduler {
   bool encodes_for(int32_t tower, const Unit& unit) const;
   void pause_stolen(int32_t device, int64_t duration_us);
   void send_back_paused();
-  bool sooner_at_home(const RequestState& request, const Placement& placement) const;
+  bool sooner_at_home(const RequestState& request, const Residence& residence) const;
   void steal(int32_t thief);
   bool worth_stealing(const RequestState& request, const Unit& home, const Unit& thief) const;
   void move(RequestId id, int32_t to);
@@ -186,7 +186,7 @@ class TierScheduler {
   TierConfig config_;
   std::vector<Tower> towers_;
   std::vector<Unit> units_;
-  std::unordered_map<RequestId, Placement> placements_;
+  std::unordered_map<RequestId, Residence> residences_;
   std::vector<std::unique_ptr<Handoff>> handoffs_;  // oldest first
   uint64_t n_arrivals_ = 0;
   uint64_t n_handoffs_ = 0;

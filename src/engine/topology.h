@@ -35,7 +35,6 @@ struct EngineTopology {
     Projector* projector = nullptr;  // on the same device, where towers give features
     Device* device = nullptr;
     UnitRole role = UnitRole::kServe;
-    int32_t kv_blocks = 0;  // 0: as EngineConfig says
   };
   std::vector<Tower> towers;
   std::vector<Unit> units;

@@ -99,6 +99,8 @@ BOOST_AUTO_TEST_CASE(metrics_show_what_moved_and_what_each_device_did) {
   EngineStats& stats = engine.engine_stats;
   stats.steals = 5;
   stats.steal_returns = 2;
+  stats.handoffs = 7;
+  stats.rehomed = 8;
   stats.transfers = 3;
   stats.transfer_bytes = 4096;
   stats.kv_transfers = 1;
@@ -122,6 +124,8 @@ BOOST_AUTO_TEST_CASE(metrics_show_what_moved_and_what_each_device_did) {
   for (const std::string& line :
        {"heteroserve_steals_total" + labels + "} 5\n",
         "heteroserve_steal_returns_total" + labels + "} 2\n",
+        "heteroserve_handoffs_total" + labels + "} 7\n",
+        "heteroserve_rehomed_total" + labels + "} 8\n",
         "heteroserve_transfers_total" + labels + ",kind=\"embedding\"} 3\n",
         "heteroserve_transfers_total" + labels + ",kind=\"kv\"} 1\n",
         "heteroserve_transfer_bytes_total" + labels + ",kind=\"embedding\"} 4096\n",

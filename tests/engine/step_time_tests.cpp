@@ -17,7 +17,8 @@ BOOST_AUTO_TEST_CASE(a_line_is_found_again) {
   }
   BOOST_TEST(step_time.base_us() == 1000, boost::test_tools::tolerance(1e-6));
   BOOST_TEST(step_time.per_token_us() == 30, boost::test_tools::tolerance(1e-6));
-  BOOST_TEST(step_time.predict_us(200) == 7000, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(step_time.predict_us(200, 1) == 7000, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(step_time.predict_us(200, 3) == 9000, boost::test_tools::tolerance(1e-6));
   BOOST_TEST(step_time.tokens_within(4000) == 100);
   BOOST_TEST(step_time.tokens_within(10) == 1);
 }
@@ -36,7 +37,7 @@ BOOST_AUTO_TEST_CASE(larger_steps_that_took_less_time_do_not_turn_the_line_round
   step_time.saw(20, 500);
   BOOST_TEST(step_time.per_token_us() > 0);
   BOOST_TEST(step_time.base_us() >= 0);
-  BOOST_TEST(step_time.predict_us(30) > 0);
+  BOOST_TEST(step_time.predict_us(30, 1) > 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_device_that_became_slower_is_followed) {

@@ -157,6 +157,7 @@ BOOST_AUTO_TEST_CASE(bytes_between_devices_equal_the_formula) {
     BOOST_TEST(second->timings.kv_transfer_bytes == 2 * 1 * 1 * 4 * n_prompt * 4);
     BOOST_TEST(second->timings.kv_transfer_us >= 0);
     BOOST_TEST(stage.engine->stats().kv_transfers == 1);
+    BOOST_TEST(stage.engine->stats().handoffs == 1);
     BOOST_TEST(stage.engine->stats().kv_transfer_bytes == second->timings.kv_transfer_bytes);
   }
 }

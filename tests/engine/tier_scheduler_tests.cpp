@@ -474,6 +474,7 @@ BOOST_AUTO_TEST_CASE(a_lost_unit_ends_what_it_held_and_the_rest_goes_on_elsewher
   BOOST_TEST(failed.empty());
   BOOST_TEST(script.tiers.degraded());
   BOOST_TEST(script.tiers.unit_of(2) == 1);
+  BOOST_TEST(script.tiers.counters().rehomed == 1);
   BOOST_TEST(script.run(1) == "2:0+6!");
   BOOST_REQUIRE(script.arrive(3, 6));
   BOOST_TEST(script.tiers.unit_of(3) == 1);
