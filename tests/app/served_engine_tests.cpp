@@ -1,8 +1,9 @@
 // Proves what `serve` and `run` share: a model's name is one and the same however its folder is
-// reached, and the load says how far it is.
+// reached, the load says how far it is, and a cut is refused where there is nothing to cut.
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,30 @@ BOOST_AUTO_TEST_CASE(a_loaded_engine_has_the_same_name_and_its_load_told_how_far
   BOOST_TEST(done.front() < bytes_total / 2);
   BOOST_TEST(done.back() > bytes_total / 10 * 9);
   BOOST_TEST(done.back() <= bytes_total);
+}
+
+// The language model of the demo by itself.
+BOOST_AUTO_TEST_CASE(a_cut_before_the_projector_is_refused_without_pictures) {
+  const test::TempDir dir;
+  for (const char* name : {"model.safetensors", "tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::create_symlink(std::string(HS_SOURCE_DIR "/models/demo/llava/") + name,
+                                    dir.path() / name);
+  std::ofstream(dir.path() / "config.json") << R"({
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 1024,
+    "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
+    "num_attention_heads": 6, "num_key_value_heads": 6, "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu", "eos_token_id": 2})";
+  const SystemClock clock;
+  Config config;
+  config.model = dir.path().string();
+  const auto text = load_engine(config, clock, [] {});
+  BOOST_REQUIRE_MESSAGE(text, (text ? "" : text.error().message));
+  BOOST_TEST(!(*text)->model.spec.has_vision);
+  config.cut = CutChoice::kPre;
+  const auto refused = load_engine(config, clock, [] {});
+  BOOST_REQUIRE(!refused);
+  BOOST_TEST(refused.error().message.starts_with("--cut pre: "));
+  BOOST_TEST(refused.error().message.ends_with("takes no pictures"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
