@@ -124,6 +124,22 @@ def test_sampling_settings_are_sent_and_kept(page):
     expect(page.get_by_label("Most tokens to answer with")).to_have_value("3")
 
 
+def test_a_reload_keeps_the_conversation_until_a_new_one(page):
+    """Words, picture and what the answer took; the next question goes on from there."""
+    ask_about(page, "picture1.png")
+    page.reload()
+    expect(answers(page)).to_have_text(truth("picture1.png"))
+    expect(page.locator(".turn.user img")).to_have_count(1)
+    expect(page.locator(".facts")).to_contain_text("tokens in")
+    ask(page, "How many shapes are there?")
+    expect(answers(page)).to_have_count(2)
+    expect(page.locator("#send")).to_be_enabled()
+    page.get_by_role("button", name="New conversation").click()
+    page.reload()
+    expect(page.locator("#sample-list button").first).to_be_visible()
+    expect(answers(page)).to_have_count(0)
+
+
 def copied(page: Page, button: str) -> str:
     """The whole program behind a button, out of the clipboard."""
     page.get_by_role("button", name=button).last.click()

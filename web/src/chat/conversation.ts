@@ -1,5 +1,5 @@
 // The conversation: what was said, what is being said, and the questions still being written.
-import { computed, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import { ApiError } from "../http";
 import { t } from "../i18n";
 import { model } from "../server";
@@ -29,7 +29,8 @@ export interface Turn extends Said {
   error: string;
 }
 
-export const turns = signal<Turn[]>([]);
+/** Kept over a reload of this tab, as far as the browser has room for its pictures. */
+export const turns = signal<Turn[]>(load<Turn[]>("turns", [], "in this tab").filter(isKept));
 export const draftText = signal("");
 export const draftPictures = signal<Picture[]>([]);
 export const complaint = signal(""); // about what the user did last
@@ -37,7 +38,16 @@ export const sampling = signal<Sampling>({ ...defaultSampling, ...load<Partial<S
 const running = signal<AbortController | null>(null);
 export const busy = computed(() => running.value !== null);
 
-let nextId = 1;
+let nextId = Math.max(0, ...turns.value.map(({ id }) => id)) + 1;
+
+/** An answer that was under way when the page was left is not under way any more. */
+function isKept(turn: Turn): boolean {
+  return turn.state !== "busy";
+}
+
+effect(() => {
+  if (!busy.value) save("turns", turns.value.filter(isKept), "in this tab");
+});
 
 export function setSampling(change: Partial<Sampling>): void {
   sampling.value = { ...sampling.value, ...change };
@@ -55,8 +65,9 @@ function change(id: number, fields: Partial<Turn>): void {
 /** What the model is told of turns: questions that got no answer are left out, but for the last. */
 export function told(all: Turn[]): Said[] {
   return all.filter((turn, i) => {
-    const answer = turn.role === "assistant" ? turn : all[i + 1];
-    return answer === undefined || answer.text !== "";
+    if (turn.role === "assistant") return turn.text !== "";
+    const next = all[i + 1];
+    return next === undefined || (next.role === "assistant" && next.text !== "");
   });
 }
 
