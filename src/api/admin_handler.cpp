@@ -87,8 +87,7 @@ void ApiHandler::admin_log(Call call) {
                             log_rows_text(*rows, job->query.format)}
              : error_response(rows.error());
   };
-  answer_from_worker(std::move(call), work,
-                     [job]() -> HttpResponse { return std::move(job->response); });
+  answer_from_worker(std::move(call), work, [job] { return std::move(job->response); });
 }
 
 // Written by a worker: thousands of events would hold up the loop.
@@ -109,7 +108,7 @@ void ApiHandler::timeline(Call call) {
     *trace = chrome_trace(*lanes, now_us);
   };
   answer_from_worker(std::move(call), work,
-                     [trace]() { return json_response(200, std::move(*trace)); });
+                     [trace] { return json_response(200, std::move(*trace)); });
 }
 
 void ApiHandler::answer_from_worker(Call call, std::function<void()> work,
