@@ -70,6 +70,7 @@ HS_DISPATCH(embed_cpu, EmbedParams)
 HS_DISPATCH(embed_packed_cpu, EmbedPackedParams)
 HS_DISPATCH(gather_rows_cpu, GatherRowsParams)
 HS_DISPATCH(add_rows_cpu, AddRowsParams)
+HS_DISPATCH(add_parts_cpu, AddPartsParams)
 HS_DISPATCH(sample_cpu, SampleParams)
 
 }  // namespace hs

@@ -51,4 +51,15 @@ struct AddRowsParams {
 };
 void add_rows_cpu(const AddRowsParams& params, Team& team);
 
+// y[i] += parts[0][i] + parts[1][i] + ... + parts[n_parts - 1][i]: the parts of a sum that several
+// devices share. They are added up in this order before their sum is added to y.
+struct AddPartsParams {
+  const float* const* parts = nullptr;  // (n_parts) matrices of (n_rows, dim)
+  int64_t n_parts = 0;                  // >= 1
+  float* y = nullptr;                   // (n_rows, dim)
+  int64_t n_rows = 0;
+  int64_t dim = 0;
+};
+void add_parts_cpu(const AddPartsParams& params, Team& team);
+
 }  // namespace hs

@@ -54,6 +54,21 @@ void add_row(float* y, const float* x, int64_t dim) {
   if (const int64_t n = dim - i; n > 0) store_n(y + i, load_n(y + i, n) + load_n(x + i, n), n);
 }
 
+// Elements first .. last - 1.
+void add_parts(const AddPartsParams& p, int64_t first, int64_t last) {
+  int64_t i = first;
+  for (; i + kLanes <= last; i += kLanes) {
+    auto sum = load(p.parts[0] + i);
+    for (int64_t part = 1; part < p.n_parts; ++part) sum = sum + load(p.parts[part] + i);
+    store(p.y + i, load(p.y + i) + sum);
+  }
+  const int64_t n = last - i;
+  if (n == 0) return;
+  auto sum = load_n(p.parts[0] + i, n);
+  for (int64_t part = 1; part < p.n_parts; ++part) sum = sum + load_n(p.parts[part] + i, n);
+  store_n(p.y + i, load_n(p.y + i, n) + sum, n);
+}
+
 }  // namespace
 
 void embed_cpu(const EmbedParams& params, Team& team) {
@@ -87,6 +102,12 @@ void add_rows_cpu(const AddRowsParams& params, Team& team) {
     for (int64_t r = first; r < last; ++r) {
       add_row(params.y + r * params.dim, params.table + r % params.period * params.dim, params.dim);
     }
+  });
+}
+
+void add_parts_cpu(const AddPartsParams& params, Team& team) {
+  run_rows(team, params.n_rows, params.dim, [&](int64_t first, int64_t last) {
+    add_parts(params, first * params.dim, last * params.dim);
   });
 }
 

@@ -155,6 +155,9 @@ class Ops {
   virtual void gather_rows(Matrix x, const int32_t* index, Matrix y) = 0;
   // y[i] += table[i % period]
   virtual void add_rows(Matrix y, Matrix table) = 0;
+  // y += parts[0] + parts[1] + ..., added up in this order. The parts have y's shape and may stand
+  // on other devices that this one reaches; whoever wrote them is finished.
+  virtual void add_parts(std::span<const Matrix> parts, Matrix y) = 0;
   virtual void copy(Matrix from, Matrix to) = 0;
   // logits (n, >= vocab) float32; rows and out in host memory, filled when sync() has returned.
   virtual void sample(Matrix logits, int64_t vocab, std::span<const SamplingRow> rows,

@@ -1,5 +1,8 @@
-// Proves embedding lookup in every stored format, gathers and periodic adds, exactly.
+// Proves embedding lookup in every stored format, gathers, periodic adds and sums of parts,
+// exactly.
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "kernels/linear.h"
 #include "kernels/op_testing.h"
@@ -126,6 +129,34 @@ BOOST_AUTO_TEST_CASE(added_rows_repeat_with_the_period) {
     int wrong = 0;
     for (size_t i = 0; i < y.size(); ++i) wrong += y[i] != before[i] + table[i % table.size()];
     BOOST_TEST(wrong == 0);
+  });
+}
+
+// Sums of which another order would have other bits.
+BOOST_AUTO_TEST_CASE(parts_are_added_up_in_their_order_before_they_are_added) {
+  at_every_level([](Team& team) {
+    for (const int64_t n_parts : {1, 2, 3, 6}) {
+      for (const auto& [rows, dim] :
+           {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {5, 64}, {40, 1031}}) {
+        const auto n = static_cast<size_t>(rows * dim);
+        std::vector<std::vector<float>> parts;
+        std::vector<const float*> pointers;
+        for (int64_t p = 0; p < n_parts; ++p) {
+          parts.push_back(random_floats(n, static_cast<uint32_t>(10 + p), -1e3F, 1e3F));
+          pointers.push_back(parts.back().data());
+        }
+        std::vector<float> y = random_floats(n, 1);
+        const std::vector<float> before = y;
+        add_parts_cpu({pointers.data(), n_parts, y.data(), rows, dim}, team);
+        size_t wrong = 0;
+        for (size_t i = 0; i < n; ++i) {
+          float sum = parts[0][i];
+          for (size_t p = 1; p < parts.size(); ++p) sum += parts[p][i];
+          wrong += y[i] == before[i] + sum ? 0 : 1;
+        }
+        BOOST_TEST(wrong == 0U, n_parts << " parts of " << rows << " x " << dim);
+      }
+    }
   });
 }
 

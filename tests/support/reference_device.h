@@ -237,6 +237,16 @@ class ReferenceOps final : public Ops {
     }
   }
 
+  void add_parts(std::span<const Matrix> parts, Matrix y) override {
+    for (int64_t i = 0; i < y.rows; ++i) {
+      for (int64_t k = 0; k < y.cols; ++k) {
+        double sum = 0;
+        for (const Matrix& part : parts) sum += static_cast<double>(row(part, i)[k]);
+        row(y, i)[k] = static_cast<float>(static_cast<double>(row(y, i)[k]) + sum);
+      }
+    }
+  }
+
   void copy(Matrix from, Matrix to) override {
     HS_CHECK_EQ(from.rows, to.rows);
     HS_CHECK_EQ(from.cols, to.cols);

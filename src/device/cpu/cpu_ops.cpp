@@ -198,6 +198,23 @@ void CpuOps::add_rows(Matrix y, Matrix table) {
                team_);
 }
 
+void CpuOps::add_parts(std::span<const Matrix> parts, Matrix y) {
+  constexpr size_t kPartsMax = 64;
+  HS_CHECK(!parts.empty() && parts.size() <= kPartsMax);
+  const float* pointers[kPartsMax];
+  for (size_t i = 0; i < parts.size(); ++i) {
+    HS_CHECK_EQ(parts[i].rows, y.rows);
+    HS_CHECK_EQ(parts[i].cols, y.cols);
+    pointers[i] = dense_floats(parts[i]);
+  }
+  add_parts_cpu({.parts = pointers,
+                 .n_parts = static_cast<int64_t>(parts.size()),
+                 .y = dense_floats(y),
+                 .n_rows = y.rows,
+                 .dim = y.cols},
+                team_);
+}
+
 void CpuOps::copy(Matrix from, Matrix to) {
   HS_CHECK_EQ(from.rows, to.rows);
   HS_CHECK_EQ(from.cols, to.cols);

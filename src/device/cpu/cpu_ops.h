@@ -30,6 +30,7 @@ class CpuOps final : public Ops {
   void embed(const PackedWeight& table, const int32_t* ids, Matrix y) override;
   void gather_rows(Matrix x, const int32_t* index, Matrix y) override;
   void add_rows(Matrix y, Matrix table) override;
+  void add_parts(std::span<const Matrix> parts, Matrix y) override;
   void copy(Matrix from, Matrix to) override;
   void sample(Matrix logits, int64_t vocab, std::span<const SamplingRow> rows,
               std::span<SampledToken> out) override;
