@@ -63,11 +63,11 @@ Result<int32_t> resolve_max_model_len(const Config& config, const ModelSpec& spe
   return config.max_model_len == 0 ? spec.max_model_len : config.max_model_len;
 }
 
-// Of each of n_units KV caches.
+// Of each of n_units KV caches; those that several devices share hold their blocks in parts.
 Result<int32_t> resolve_kv_blocks(const Config& config, int32_t max_model_len,
                                   const ModelSpec& spec, size_t n_units) {
   if (config.kv_blocks == 0)
-    return default_kv_blocks(config, max_model_len, spec.kv_block_bytes(),
+    return default_kv_blocks(config, max_model_len, spec.kv_block_bytes(config.tensor_parallel),
                              available_bytes() / n_units);
   const int64_t slots = int64_t{config.kv_blocks} * config.block_size;
   if (slots < max_model_len)
@@ -82,7 +82,7 @@ Result<int32_t> resolve_kv_blocks(const Config& config, int32_t max_model_len,
 // Nothing to choose: one device does everything.
 bool is_plain(const Config& config) {
   return config.consumer.empty() && config.partition == Partition::kModality &&
-         config.steal != StealMode::kOn;
+         config.steal != StealMode::kOn && config.tensor_parallel == 1;
 }
 
 // Weights of one model as they will stand in memory, the tower's included.
@@ -95,9 +95,15 @@ size_t weight_bytes(const Config& config) {
 }
 
 // Stealing needs the language weights a second time, beside the tower.
-Result<bool> thieves_fit(const Config& config, size_t n_consumer, size_t n_datacenter) {
+Result<bool> thieves_fit(const Config& config, const DeviceRoles& roles) {
   if (config.steal == StealMode::kOff || config.partition != Partition::kModality) return false;
-  const size_t needed = weight_bytes(config) * (n_consumer + n_datacenter);
+  const auto is_thief = [](const DeviceRoles::Row& row) {
+    return row.is_consumer && !row.is_datacenter;
+  };
+  const auto n_thieves = static_cast<size_t>(std::ranges::count_if(roles.rows, is_thief));
+  if (n_thieves == 0) return false;
+  const size_t n_homes = roles.datacenter.size() / static_cast<size_t>(config.tensor_parallel);
+  const size_t needed = weight_bytes(config) * (n_thieves + n_homes);
   const size_t room = available_bytes() / 4 * 3;  // the rest is for KV caches
   const std::string sizes = fmt::format("{} MiB of weights, {} MiB of memory free", needed >> 20,
                                         available_bytes() >> 20);
@@ -150,17 +156,18 @@ Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
   const std::vector<Device*> consumer = find_devices(loaded.devices, roles->consumer);
   const std::vector<Device*> datacenter = find_devices(loaded.devices, roles->datacenter);
   if (roles->one_device()) return place({}, datacenter, Partition::kColocated, false);
-  const auto steals = thieves_fit(config, consumer.size(), datacenter.size());
+  const auto steals = thieves_fit(config, *roles);
   if (!steals) return std::unexpected(steals.error());
-  return place(consumer, datacenter, config.partition, *steals);
+  return place(consumer, datacenter, config.partition, *steals, config.tensor_parallel);
 }
 
 // Whether some tower encodes for a language model on another device.
 bool crosses(const Placement& placement) {
   if (placement.own_towers) return false;
   return std::ranges::any_of(placement.tower_devices, [&](const Device* tower) {
-    return std::ranges::any_of(placement.language_devices,
-                               [&](const Device* language) { return language != tower; });
+    return std::ranges::any_of(placement.language_devices, [&](const DeviceGroup& group) {
+      return group.ranks.front() != tower;
+    });
   });
 }
 
@@ -172,7 +179,7 @@ std::string describe_cut(const ServedEngine& loaded, const Placement& placement)
   constexpr int32_t kWidth = 640;
   constexpr int32_t kHeight = 480;
   const auto n_rows = loaded.model.prompts->tokens_of(kWidth, kHeight, {});
-  const DType dtype = placement.language_devices.front()->activation_dtype();
+  const DType dtype = placement.language_devices.front().ranks.front()->activation_dtype();
   const auto bytes = [&](int32_t width) {
     return n_rows.value_or(0) * width * static_cast<int64_t>(dtype_bytes(dtype));
   };

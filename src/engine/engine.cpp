@@ -29,7 +29,10 @@ EngineImpl::EngineImpl(const Model& model, EngineParts parts, const Clock& clock
     step_builders_.emplace_back(spec_.kv_layout.block_size, spec_.n_position_axes,
                                 tiers_.unit(i).slots(),
                                 unit.intake ? &unit.intake->memory() : nullptr);
-    spare_steps_.push_back(std::make_unique<StepWork>(*unit.model, i));
+    EngineStep& step = *steps_.emplace_back(std::make_unique<EngineStep>());
+    for (int32_t rank = 0; rank < unit.model->n_ranks(); ++rank) {
+      step.works.push_back(std::make_unique<StepWork>(*unit.model, step.step, i, rank));
+    }
   }
   for (Device* device : parts_.devices) {
     EngineLane& lane = lanes_.emplace_back();
@@ -38,6 +41,11 @@ EngineImpl::EngineImpl(const Model& model, EngineParts parts, const Clock& clock
     lane.lane = std::make_unique<Lane>("lane-" + lane.stats.device, completions_, clock_,
                                        [device] { device->attach_thread(); });
   }
+}
+
+// A lane that stops drops its orders; ranks on other lanes would wait for them.
+EngineImpl::~EngineImpl() {
+  for (const EngineUnit& unit : parts_.units) unit.model->stop_ranks();
 }
 
 Status EngineImpl::check_request(const GenerateRequest& request) const {

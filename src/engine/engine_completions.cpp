@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "device/communicator.h"
 #include "engine/engine_impl.h"
 
 namespace hs {
@@ -29,13 +30,9 @@ void EngineImpl::handle(std::unique_ptr<WorkOrder> order) {
     case WorkOrder::Kind::kKv:
       handle_kv(static_cast<KvWork&>(*order));
       break;
-    case WorkOrder::Kind::kStep: {
-      std::unique_ptr<StepWork> work(static_cast<StepWork*>(order.release()));
-      handle_step(*work);
-      const auto unit = static_cast<size_t>(work->unit);
-      spare_steps_[unit] = std::move(work);
+    case WorkOrder::Kind::kStep:
+      handle_rank(std::unique_ptr<StepWork>(static_cast<StepWork*>(order.release())));
       break;
-    }
   }
 }
 
@@ -205,11 +202,12 @@ void EngineImpl::handle_kv(KvWork& work) {
                                    work.status.error().message));
 }
 
-void EngineImpl::handle_failed_step(StepWork& work) {
+// `work`: of the rank that failed, not of one that only had to follow.
+void EngineImpl::handle_failed_step(const StepOrder& order, const StepWork& work) {
   ++counters_.step_failures;
-  log_error("step {} failed: {}", work.order.id, work.status.error().message);
+  log_error("step {} failed: {}", order.id, work.status.error().message);
   std::vector<RequestId> in_step;
-  for (const StepOrder::Item& item : work.order.items) {
+  for (const StepOrder::Item& item : order.items) {
     in_step.push_back(item.sequence->request->id);
   }
   tiers_.step_failed(work.unit);
@@ -217,31 +215,54 @@ void EngineImpl::handle_failed_step(StepWork& work) {
   const std::string what = "The language model failed: " + work.status.error().message;
   fail_requests(says_lost(work.status) ? Error{ErrorKind::kUnavailable, what, "device_lost", {}}
                                        : engine_error(what));
-  check_lost(parts_.units[static_cast<size_t>(work.unit)].lane, work.status);
+  const EngineUnit& unit = parts_.units[static_cast<size_t>(work.unit)];
+  check_lost(unit.rank_lanes[static_cast<size_t>(work.rank)], work.status);
 }
 
-void EngineImpl::handle_step(StepWork& work) {
-  const EngineUnit& unit = parts_.units[static_cast<size_t>(work.unit)];
-  record(unit.lane, work,
-         {.unit = work.unit,
-          .request = work.order.items.front().sequence->request->id,
-          .n_requests = static_cast<int32_t>(work.order.items.size()),
-          .n_rows = work.order.n_tokens,
-          .n_sampled = static_cast<int32_t>(work.step.sample_rows.size()),
+void EngineImpl::handle_rank(std::unique_ptr<StepWork> work) {
+  const EngineUnit& unit = parts_.units[static_cast<size_t>(work->unit)];
+  EngineStep& step = *steps_[static_cast<size_t>(work->unit)];
+  const StepOrder& order = step.step.order;
+  record(unit.rank_lanes[static_cast<size_t>(work->rank)], *work,
+         {.unit = work->unit,
+          .request = order.items.front().sequence->request->id,
+          .n_requests = static_cast<int32_t>(order.items.size()),
+          .n_rows = order.n_tokens,
+          .n_sampled = static_cast<int32_t>(step.step.step.sample_rows.size()),
+          .bytes = work->bytes,
           .stolen = unit.role == UnitRole::kThief});
-  if (!work.status) return handle_failed_step(work);
+  counters_.all_reduce_bytes += work->bytes;
+  const int32_t unit_index = work->unit;
+  step.works.push_back(std::move(work));
+  if (step.works.size() == unit.rank_lanes.size()) handle_step(unit_index);
+}
+
+// All ranks are done.
+void EngineImpl::handle_step(int32_t unit_index) {
+  const EngineStep& step = *steps_[static_cast<size_t>(unit_index)];
+  const StepWork* failed = nullptr;
+  int64_t started_us = 0;  // by the last rank, whose lane may have had pictures to encode before
+  int64_t finished_us = 0;
+  for (const auto& work : step.works) {
+    started_us = std::max(started_us, work->started_us);
+    finished_us = std::max(finished_us, work->finished_us);
+    if (work->status) continue;
+    const bool is_cause = failed == nullptr || is_group_abort(failed->status);
+    if (is_cause || says_lost(work->status)) failed = work.get();
+  }
+  if (failed != nullptr) return handle_failed_step(step.step.order, *failed);
   // The order's sequences may be gone after step_done().
   sampled_items_.clear();
   sampled_tokens_.clear();
-  for (const StepOrder::Item& item : work.order.items) {
+  for (const StepOrder::Item& item : step.step.order.items) {
     if (!item.sample) continue;
-    const SampledToken& token = work.sampled[sampled_items_.size()];
+    const SampledToken& token = step.step.sampled[sampled_items_.size()];
     sampled_items_.push_back({item.sequence->request->id, item.sequence->choice});
     sampled_tokens_.push_back(token.non_finite ? -1 : token.id);
   }
-  tiers_.step_done(work.unit, sampled_tokens_, work.finished_us - work.started_us);
+  tiers_.step_done(unit_index, sampled_tokens_, finished_us - started_us);
   for (size_t i = 0; i < sampled_items_.size(); ++i) {
-    handle_token(sampled_items_[i].request, sampled_items_[i].choice, work.sampled[i]);
+    handle_token(sampled_items_[i].request, sampled_items_[i].choice, step.step.sampled[i]);
   }
 }
 

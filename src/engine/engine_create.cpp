@@ -94,9 +94,17 @@ class Builder {
   }
 
   Status add_unit(const EngineTopology::Unit& unit) {
+    HS_CHECK_EQ(unit.model->n_ranks(), std::ssize(unit.other_devices) + 1);
+    HS_CHECK(unit.other_devices.empty() || unit.role == UnitRole::kServe);
     const bool vision = !topology_.towers.empty();
     if (Status status = unit.model->allocate_kv(parts_.config.kv_blocks); !status) return status;
-    EngineUnit made{.lane = lane_of(unit.device), .model = unit.model, .role = unit.role};
+    const size_t lane = lane_of(unit.device);
+    EngineUnit made{.lane = lane, .rank_lanes = {lane}, .model = unit.model, .role = unit.role};
+    std::vector<int32_t> other_lanes;
+    for (Device* device : unit.other_devices) {
+      made.rank_lanes.push_back(lane_of(device));
+      other_lanes.push_back(static_cast<int32_t>(made.rank_lanes.back()));
+    }
     const SchedulerConfig scheduling = scheduler_config(parts_.config, model_.spec, vision);
     if (vision) {
       auto intake =
@@ -111,7 +119,8 @@ class Builder {
     parts_.tiers.units.push_back({.device = static_cast<int32_t>(made.lane),
                                   .role = unit.role,
                                   .scheduling = scheduling,
-                                  .towers = {}});
+                                  .towers = {},
+                                  .other_devices = std::move(other_lanes)});
     parts_.units.push_back(std::move(made));
     return {};
   }

@@ -77,17 +77,25 @@ void EngineImpl::dispatch_kv() {
 
 void EngineImpl::dispatch_steps() {
   for (size_t i = 0; i < parts_.units.size(); ++i) {
-    std::unique_ptr<StepWork>& spare = spare_steps_[i];
-    if (spare == nullptr || !tiers_.next_step(static_cast<int32_t>(i), spare->order)) continue;
+    EngineStep& step = *steps_[i];
+    const EngineUnit& unit = parts_.units[i];
+    if (step.works.size() < unit.rank_lanes.size()) continue;  // out
+    StepOrder& order = step.step.order;
+    if (!tiers_.next_step(static_cast<int32_t>(i), order)) continue;
     const int64_t now_us = clock_.now_us();
-    for (const StepOrder::Item& item : spare->order.items) {
+    for (const StepOrder::Item& item : order.items) {
       active_.at(item.sequence->request->id)->prefill_started(now_us);
     }
     step_builders_[i].build(
-        spare->order, [this](RequestId id) -> const StepInputs& { return active_.at(id)->inputs; },
-        spare->step);
-    spare->sampled.resize(spare->step.sample_rows.size());
-    lanes_[parts_.units[i].lane].lane->post(std::move(spare));
+        order, [this](RequestId id) -> const StepInputs& { return active_.at(id)->inputs; },
+        step.step.step);
+    step.step.sampled.resize(step.step.step.sample_rows.size());
+    // All ranks before any other unit's step, so that two units that share devices never wait for
+    // each other.
+    for (std::unique_ptr<StepWork>& work : step.works) {
+      lanes_[unit.rank_lanes[static_cast<size_t>(work->rank)]].lane->post(std::move(work));
+    }
+    step.works.clear();
   }
 }
 

@@ -31,10 +31,17 @@ struct EngineTower {
 };
 
 struct EngineUnit {
-  size_t lane = 0;
+  size_t lane = 0;                 // of rank 0: transfers go there
+  std::vector<size_t> rank_lanes;  // of all ranks
   LanguageModel* model = nullptr;
   std::unique_ptr<EmbeddingIntake> intake = nullptr;  // null without pictures
   UnitRole role = UnitRole::kServe;
+};
+
+// A unit's step, and the work orders of its ranks that are here: all, when no step is out.
+struct EngineStep {
+  UnitStep step;
+  std::vector<std::unique_ptr<StepWork>> works;
 };
 
 // From one device to another; kept by (from lane, to lane).
@@ -60,6 +67,7 @@ Error engine_error(std::string message);
 class EngineImpl final : public Engine {
  public:
   EngineImpl(const Model& model, EngineParts parts, const Clock& clock, std::function<void()> wake);
+  ~EngineImpl() override;
 
   Result<RequestId> submit(GenerateRequest request, std::shared_ptr<RequestSink> sink) override;
   void cancel(RequestId id) override;
@@ -85,8 +93,9 @@ class EngineImpl final : public Engine {
   void handle_transfer(TransferWork& work);
   void fail_not_finite(std::span<const ImageOutcome> outcomes);
   void handle_kv(KvWork& work);
-  void handle_step(StepWork& work);
-  void handle_failed_step(StepWork& work);
+  void handle_rank(std::unique_ptr<StepWork> work);
+  void handle_step(int32_t unit_index);
+  void handle_failed_step(const StepOrder& order, const StepWork& work);
   void handle_token(RequestId id, int32_t choice, const SampledToken& token);
   void lose_device(size_t lane, const Status& status);
   void check_lost(size_t lane, const Status& status);
@@ -126,7 +135,7 @@ class EngineImpl final : public Engine {
   EncodeOrder encode_order_;
   TransferOrder transfer_order_;
   KvOrder kv_order_;
-  std::vector<std::unique_ptr<StepWork>> spare_steps_;  // one a unit, null while its lane has it
+  std::vector<std::unique_ptr<EngineStep>> steps_;  // one a unit
 
   // Last, so that the lanes stop before anything they use goes.
   CompletionQueue completions_;

@@ -168,19 +168,24 @@ void TierScheduler::kv_done(uint64_t order_id, bool ok, std::vector<RequestId>& 
 
 // ---- lost devices
 
+bool TierScheduler::stands_on(const Unit& unit, int32_t device) {
+  return unit.device == device ||
+         std::ranges::find(unit.other_devices, device) != unit.other_devices.end();
+}
+
 void TierScheduler::device_lost(int32_t device, std::vector<RequestId>& failed) {
   ++n_lost_;
   for (Tower& tower : towers_) {
     if (tower.device == device) tower.lost = true;
   }
   for (Unit& unit : units_) {
-    if (unit.device == device) unit.lost = true;
+    if (stands_on(unit, device)) unit.lost = true;
   }
   if (!has_role(UnitRole::kDecode)) {
     for (Unit& unit : units_) unit.scheduler->set_decodes(true);
   }
   for (int32_t i = 0; i < n_units(); ++i) {
-    if (units_[at(i)].device == device) lose_unit(i, failed);
+    if (stands_on(units_[at(i)], device)) lose_unit(i, failed);
   }
   for (Unit& unit : units_) {
     if (unit.lost || has_tower(unit)) continue;

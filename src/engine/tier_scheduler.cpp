@@ -23,6 +23,7 @@ TierScheduler::TierScheduler(const TierConfig& config) : config_(config) {
     units_.push_back({.device = unit.device,
                       .role = unit.role,
                       .towers = unit.towers,
+                      .other_devices = unit.other_devices,
                       .scheduler = std::make_unique<Scheduler>(scheduling)});
     for (const int32_t tower : unit.towers) HS_CHECK_LT(at(tower), towers_.size());
   }

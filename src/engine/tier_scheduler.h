@@ -49,7 +49,8 @@ struct TierConfig {
     int32_t device = 0;
     UnitRole role = UnitRole::kServe;
     SchedulerConfig scheduling;
-    std::vector<int32_t> towers;  // that may encode for it, best first
+    std::vector<int32_t> towers;              // that may encode for it, best first
+    std::vector<int32_t> other_devices = {};  // that it is lost with, too
   };
   std::vector<Tower> towers;
   std::vector<Unit> units;
@@ -139,6 +140,7 @@ class TierScheduler {
     UnitRole role = UnitRole::kServe;
     bool lost = false;
     std::vector<int32_t> towers;
+    std::vector<int32_t> other_devices;
     std::unique_ptr<Scheduler> scheduler;
     StepTime step_time = {};
     int32_t step_tokens = 0;  // of the step in flight
@@ -171,6 +173,7 @@ class TierScheduler {
   WorkLeft work_left(const RequestState& request) const;
   WorkLeft work_left(const Unit& unit) const;
   bool has_tower(const Unit& unit) const;
+  static bool stands_on(const Unit& unit, int32_t device);
   bool vision_busy(int32_t device) const;
   bool encodes_for(int32_t tower, const Unit& unit) const;
   void pause_stolen(int32_t device, int64_t duration_us);

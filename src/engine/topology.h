@@ -15,15 +15,17 @@ namespace hs {
 // What to load where: LoadOptions takes the devices, the engine the roles.
 struct Placement {
   std::vector<Device*> tower_devices;
-  std::vector<Device*> language_devices;
+  std::vector<DeviceGroup> language_devices;
   std::vector<UnitRole> roles;  // as language_devices
   bool own_towers = false;      // a unit's pictures are encoded on its device only
 };
 
 // REQUIRES: both lists hold a device, or partition is kColocated and one does. A text-only model
 // loads no towers: with it the consumer devices of kModality work as thieves or not at all.
+// Every n_ranks datacenter devices share a language model: more than one with kModality only, and a
+// divisor of their number.
 Placement place(const std::vector<Device*>& consumer, const std::vector<Device*>& datacenter,
-                Partition partition, bool steals);
+                Partition partition, bool steals, int32_t n_ranks = 1);
 
 struct EngineTopology {
   struct Tower {
@@ -32,8 +34,9 @@ struct EngineTopology {
   };
   struct Unit {
     LanguageModel* model = nullptr;
-    Projector* projector = nullptr;  // on the same device, where towers give features
-    Device* device = nullptr;
+    Projector* projector = nullptr;           // on the same device, where towers give features
+    Device* device = nullptr;                 // of rank 0, where the embeddings are received
+    std::vector<Device*> other_devices = {};  // of the model's ranks 1, 2, ...
     UnitRole role = UnitRole::kServe;
   };
   std::vector<Tower> towers;

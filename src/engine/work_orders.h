@@ -111,21 +111,35 @@ class KvWork final : public WorkOrder {
   bool verify_;
 };
 
-// The unit's lane: one step of the language model. Used again for every step, so that its vectors
-// keep their memory.
-class StepWork final : public WorkOrder {
- public:
-  StepWork(LanguageModel& model, int32_t unit_index) : unit(unit_index), model_(model) {}
-  Kind kind() const override { return Kind::kStep; }
-  Status execute() override { return model_.step(step, sampled); }
-
-  const int32_t unit;
+// One step of a unit's language model, the same for all its ranks. Used again for every step, so
+// that its vectors keep their memory.
+struct UnitStep {
   StepOrder order;
   LanguageStep step;
-  std::vector<SampledToken> sampled;  // result, one a sampling item
+  std::vector<SampledToken> sampled;  // rank 0's result, one a sampling item
+};
+
+// The lane of one of the unit's devices: its rank's share of the step.
+class StepWork final : public WorkOrder {
+ public:
+  StepWork(LanguageModel& model, UnitStep& unit_step, int32_t unit_index, int32_t rank_index)
+      : unit(unit_index), rank(rank_index), model_(model), step_(unit_step) {}
+  Kind kind() const override { return Kind::kStep; }
+  Status execute() override {
+    const int64_t before = model_.bytes_received(rank);
+    Status done = model_.step_rank(
+        rank, step_.step, rank == 0 ? std::span(step_.sampled) : std::span<SampledToken>{});
+    bytes = model_.bytes_received(rank) - before;
+    return done;
+  }
+
+  const int32_t unit;
+  const int32_t rank;
+  int64_t bytes = 0;  // result: read from the other ranks' devices
 
  private:
   LanguageModel& model_;
+  UnitStep& step_;
 };
 
 }  // namespace hs

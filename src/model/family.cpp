@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model/json_fields.h"
+#include "model/llama_shard.h"
 
 namespace hs {
 
@@ -46,6 +47,12 @@ Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text,
             "max-model-len is {}, but the model has {} positions (max_position_embeddings in "
             "config.json)",
             options.max_model_len, text.max_positions));
+  }
+  for (const DeviceGroup& group : options.language_devices) {
+    const auto n_ranks = static_cast<int32_t>(group.ranks.size());
+    if (Status split = check_split(text, n_ranks); !split) {
+      return std::unexpected(std::move(split.error()));
+    }
   }
   auto generation = read_generation_config(options.path);
   if (!generation) return std::unexpected(std::move(generation.error()));

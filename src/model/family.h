@@ -30,7 +30,7 @@ Result<Model> load_qwen2_family(const FamilyInput& input);
 
 // The parts of a ModelSpec that all families with a Llama-like language model fill alike.
 // End tokens are those of generation_config.json and of config.json together. Errors: max_model_len
-// beyond the model, generation_config.json.
+// beyond the model, device groups that cannot split it, generation_config.json.
 Result<ModelSpec> make_spec(const FamilyInput& input, const LlamaConfig& text,
                             const Tokenizer& tokenizer, const Checkpoint& checkpoint);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/sharded_language.h"
 
 namespace hs {
 
@@ -16,24 +17,24 @@ constexpr int64_t kLogitRows = 64;  // rows whose logits are in memory at one ti
 
 }  // namespace
 
-Llama::Llama(Device& device, const LlamaConfig& config, const LlamaOptions& options)
-    : device_(&device), config_(config), options_(options) {
+Llama::Llama(Device& device, const LlamaConfig& config, const LlamaOptions& options,
+             const LlamaShard& shard, Communicator* group)
+    : device_(&device), config_(config), options_(options), shard_(shard), group_(group) {
   layout_ = {options.kv_dtype, options.block_size, config.n_kv_heads, config.d_head};
 }
 
 Result<std::unique_ptr<Llama>> Llama::load(WeightLoader& weights, Device& device,
-                                           const LlamaConfig& config, const LlamaOptions& options) {
-  std::unique_ptr<Llama> model(new Llama(device, config, options));
-  model->load_weights(weights);
+                                           const LlamaConfig& config, const LlamaOptions& options,
+                                           const LlamaShard& shard, Communicator* group) {
+  HS_CHECK_EQ(shard.n_ranks > 1, group != nullptr);
+  std::unique_ptr<Llama> model(new Llama(device, config_of(config, shard), options, shard, group));
+  model->load_weights(weights, config);
   if (auto status = weights.status(); !status) return std::unexpected(std::move(status.error()));
   if (auto status = model->allocate(); !status) return std::unexpected(std::move(status.error()));
   return model;
 }
 
-void Llama::load_weights(WeightLoader& weights) {
-  const int64_t dim = config_.dim;
-  const int64_t q_dim = int64_t{config_.n_heads} * config_.d_head;
-  const int64_t kv_dim = int64_t{config_.n_kv_heads} * config_.d_head;
+void Llama::load_weights(WeightLoader& weights, const LlamaConfig& whole) {
   if (weights.has(fmt::format("layers.{}.input_layernorm.weight", config_.n_layers))) {
     weights.fail_with(
         {ErrorKind::kDataLoss,
@@ -41,34 +42,62 @@ void Llama::load_weights(WeightLoader& weights) {
                      config_.n_layers),
          "", ""});
   }
-  // A checkpoint may leave the output matrix out only when it says that the embedding matrix serves
-  // as one. Both are then one matrix in memory, too, if packing keeps the embeddings as they are.
-  const bool tied = config_.tie_word_embeddings && !weights.has("lm_head.weight");
-  head_embeds_ = tied && weights.stores_exactly("embed_tokens.weight");
-  if (!head_embeds_) embed_tokens_ = weights.table("embed_tokens.weight", config_.vocab_rows, dim);
+  if (has_ends()) load_embeddings(weights);
   const size_t bytes_before_layers = weights.weight_bytes();
   for (int32_t i = 0; i < config_.n_layers; ++i) {
-    const std::string name = fmt::format("layers.{}", i);
-    Layer layer;
-    layer.attention_norm = weights.vector(name + ".input_layernorm.weight", dim);
-    layer.qkv = weights.linear({{name + ".self_attn.q_proj", q_dim},
-                                {name + ".self_attn.k_proj", kv_dim},
-                                {name + ".self_attn.v_proj", kv_dim}},
-                               dim, config_.qkv_bias);
-    layer.out = weights.linear({{name + ".self_attn.o_proj", dim}}, q_dim, config_.out_bias);
-    layer.mlp_norm = weights.vector(name + ".post_attention_layernorm.weight", dim);
-    layer.gate_up = weights.linear(
-        {{name + ".mlp.gate_proj", config_.ff_dim}, {name + ".mlp.up_proj", config_.ff_dim}}, dim,
-        config_.mlp_bias);
-    layer.down = weights.linear({{name + ".mlp.down_proj", dim}}, config_.ff_dim, config_.mlp_bias);
-    layers_.push_back(std::move(layer));
+    layers_.push_back(load_layer(weights, whole, i));
     if (!weights.status()) return;
   }
   layer_weight_bytes_ = weights.weight_bytes() - bytes_before_layers;
-  norm_ = weights.vector("norm.weight", dim);
-  lm_head_ =
-      weights.matrix(tied ? "embed_tokens.weight" : "lm_head.weight", {config_.vocab_rows, dim});
+  if (has_ends()) load_head(weights);
+  make_rope_table(weights);
+}
 
+// The biases of o and down are added to a sum over all ranks: by the first, so that they count
+// once.
+Llama::Layer Llama::load_layer(WeightLoader& weights, const LlamaConfig& whole,
+                               int32_t index) const {
+  const int64_t dim = whole.dim;
+  const int64_t d_head = whole.d_head;
+  const int64_t q_dim = whole.n_heads * d_head;
+  const int64_t kv_dim = whole.n_kv_heads * d_head;
+  const Slice q{shard_.heads.first * d_head, shard_.heads.size * d_head};
+  const Slice kv{shard_.kv_heads.first * d_head, shard_.kv_heads.size * d_head};
+  const bool first = shard_.rank == 0;
+  const std::string name = fmt::format("layers.{}", index);
+  Layer layer;
+  layer.attention_norm = weights.vector(name + ".input_layernorm.weight", dim);
+  layer.qkv = weights.linear({{name + ".self_attn.q_proj", q_dim, q},
+                              {name + ".self_attn.k_proj", kv_dim, kv},
+                              {name + ".self_attn.v_proj", kv_dim, kv}},
+                             dim, whole.qkv_bias);
+  layer.out =
+      weights.linear({{name + ".self_attn.o_proj", dim}}, q_dim, whole.out_bias && first, q);
+  layer.mlp_norm = weights.vector(name + ".post_attention_layernorm.weight", dim);
+  layer.gate_up = weights.linear({{name + ".mlp.gate_proj", whole.ff_dim, shard_.ff},
+                                  {name + ".mlp.up_proj", whole.ff_dim, shard_.ff}},
+                                 dim, whole.mlp_bias);
+  layer.down = weights.linear({{name + ".mlp.down_proj", dim}}, whole.ff_dim,
+                              whole.mlp_bias && first, shard_.ff);
+  return layer;
+}
+
+// A checkpoint may leave the output matrix out only when it says that the embedding matrix serves
+// as one. Both are then one matrix in memory, too, if packing keeps the embeddings as they are.
+void Llama::load_embeddings(WeightLoader& weights) {
+  tied_ = config_.tie_word_embeddings && !weights.has("lm_head.weight");
+  head_embeds_ = tied_ && weights.stores_exactly("embed_tokens.weight");
+  if (head_embeds_) return;
+  embed_tokens_ = weights.table("embed_tokens.weight", config_.vocab_rows, config_.dim);
+}
+
+void Llama::load_head(WeightLoader& weights) {
+  norm_ = weights.vector("norm.weight", config_.dim);
+  lm_head_ = weights.matrix(tied_ ? "embed_tokens.weight" : "lm_head.weight",
+                            {config_.vocab_rows, config_.dim});
+}
+
+void Llama::make_rope_table(WeightLoader& weights) {
   const auto frequencies =
       rope_frequencies(config_.rope, config_.d_head, config_.max_positions, options_.max_model_len);
   const auto table = rope_table(config_.rope, frequencies, options_.max_model_len);
@@ -99,9 +128,9 @@ Status Llama::allocate() {
   for (const auto& [scratch, elements] : areas) {
     if (auto status = take(*scratch, elements, dtype); !status) return status;
   }
-  if (auto status = take(logits_, std::min(kLogitRows, n) * config_.vocab_rows, DType::kF32);
-      !status) {
-    return status;
+  if (has_ends()) {
+    const int64_t n_logits = std::min(kLogitRows, n) * config_.vocab_rows;
+    if (auto status = take(logits_, n_logits, DType::kF32); !status) return status;
   }
   // One block more than the longest sequence needs, for callers that round up.
   const int32_t max_blocks =
@@ -130,37 +159,43 @@ KvView Llama::kv() const {
 }
 
 Status Llama::step(const LanguageStep& step, std::span<SampledToken> out) {
-  HS_CHECK_EQ(out.size(), step.sample_rows.size());
   HS_CHECK_EQ(step.sampling.size(), step.sample_rows.size());
-  const Matrix hidden = forward(step);
-  for (int64_t first = 0; first < hidden.rows; first += kLogitRows) {
-    const int64_t n = std::min(kLogitRows, hidden.rows - first);
+  const auto hidden = forward(step);
+  if (!hidden) return std::unexpected(hidden.error());
+  if (!has_ends()) return device_->sync();
+  HS_CHECK_EQ(out.size(), step.sample_rows.size());
+  for (int64_t first = 0; first < hidden->rows; first += kLogitRows) {
+    const int64_t n = std::min(kLogitRows, hidden->rows - first);
     const auto at = static_cast<size_t>(first);
     const auto count = static_cast<size_t>(n);
-    device_->ops().sample(output(hidden.row_range(first, n)), options_.sampled_vocab,
+    device_->ops().sample(output(hidden->row_range(first, n)), options_.sampled_vocab,
                           std::span(step.sampling).subspan(at, count), out.subspan(at, count));
   }
   return device_->sync();
 }
 
 Status Llama::logits(const LanguageStep& step, std::vector<float>& logits) {
-  const Matrix hidden = forward(step);
+  const auto hidden = forward(step);
+  if (!hidden) return std::unexpected(hidden.error());
+  if (!has_ends()) return device_->sync();
   const auto vocab = static_cast<size_t>(config_.vocab_rows);
-  logits.resize(static_cast<size_t>(hidden.rows) * vocab);
-  for (int64_t first = 0; first < hidden.rows; first += kLogitRows) {
-    const int64_t n = std::min(kLogitRows, hidden.rows - first);
-    device_->download(output(hidden.row_range(first, n)).data,
+  logits.resize(static_cast<size_t>(hidden->rows) * vocab);
+  for (int64_t first = 0; first < hidden->rows; first += kLogitRows) {
+    const int64_t n = std::min(kLogitRows, hidden->rows - first);
+    device_->download(output(hidden->row_range(first, n)).data,
                       logits.data() + static_cast<size_t>(first) * vocab,
                       static_cast<size_t>(n) * vocab * sizeof(float));
   }
   return device_->sync();
 }
 
-Matrix Llama::forward(const LanguageStep& step) {
+Result<Matrix> Llama::forward(const LanguageStep& step) {
   HS_CHECK(kv_.data() != nullptr);
   HS_CHECK_GT(step.token_ids.size(), size_t{0});
   inputs_.upload(*device_, step);
-  Matrix hidden = embed(step);
+  auto embedded = embed(step);
+  if (!embedded) return embedded;
+  Matrix hidden = *embedded;
   const size_t layer_bytes = static_cast<size_t>(n_kv_blocks_) * layout_.block_bytes();
   for (size_t i = 0; i < layers_.size(); ++i) {
     void* layer_kv = kv_.as<std::byte>() + i * layer_bytes;
@@ -173,23 +208,33 @@ Matrix Llama::forward(const LanguageStep& step) {
       hidden = keep_sample_rows(hidden, n_samples, wide_);
       attended = keep_sample_rows(attended, n_samples, gate_up_);
     }
-    finish_layer(layers_[i], hidden, attended);
+    if (Status done = finish_layer(layers_[i], hidden, attended); !done) {
+      return std::unexpected(std::move(done.error()));
+    }
   }
   return hidden.row_range(0, static_cast<int64_t>(step.sample_rows.size()));
 }
 
-// Token embeddings; image embeddings take the places of image placeholders.
-Matrix Llama::embed(const LanguageStep& step) {
+// Token embeddings; image embeddings take the places of image placeholders. The first rank has both
+// and tells the others.
+Result<Matrix> Llama::embed(const LanguageStep& step) {
   const Matrix hidden = hidden_.view(static_cast<int64_t>(step.token_ids.size()), config_.dim);
-  if (head_embeds_)
-    device_->ops().embed(lm_head_.packed, inputs_.token_ids(), hidden);
-  else
-    device_->ops().embed(embed_tokens_, inputs_.token_ids(), hidden);
-  for (const auto& image : step.image_rows) {
-    HS_CHECK_LE(image.first_row + image.n_rows, hidden.rows);
-    const Matrix rows{const_cast<void*>(image.rows), hidden.dtype, image.n_rows, config_.dim,
-                      config_.dim};
-    device_->ops().copy(rows, hidden.row_range(image.first_row, image.n_rows));
+  if (has_ends()) {
+    if (head_embeds_)
+      device_->ops().embed(lm_head_.packed, inputs_.token_ids(), hidden);
+    else
+      device_->ops().embed(embed_tokens_, inputs_.token_ids(), hidden);
+    for (const auto& image : step.image_rows) {
+      HS_CHECK_LE(image.first_row + image.n_rows, hidden.rows);
+      const Matrix rows{const_cast<void*>(image.rows), hidden.dtype, image.n_rows, config_.dim,
+                        config_.dim};
+      device_->ops().copy(rows, hidden.row_range(image.first_row, image.n_rows));
+    }
+  }
+  if (group_ != nullptr) {
+    if (Status told = group_->broadcast(shard_.rank, hidden); !told) {
+      return std::unexpected(std::move(told.error()));
+    }
   }
   return hidden;
 }
@@ -215,18 +260,28 @@ Matrix Llama::attention(Matrix hidden, const void* kv) {
 }
 
 // x += attended W_o^T; x += down(silu(gate(RMSNorm(x))) * up(RMSNorm(x)))
-void Llama::finish_layer(const Layer& layer, Matrix hidden, Matrix attended) {
+Status Llama::finish_layer(const Layer& layer, Matrix hidden, Matrix attended) {
   Ops& ops = device_->ops();
   const Matrix normed = normed_.view(hidden.rows, config_.dim);
   const Matrix gate_up = gate_up_.view(hidden.rows, int64_t{2} * config_.ff_dim);
   const Matrix inner = wide_.view(hidden.rows, config_.ff_dim);
-  ops.linear(attended, layer.out.weight.packed, layer.out.bias, hidden, Epilogue::kNone,
-             /*accumulate=*/true);
+  if (Status added = add_linear(attended, layer.out, hidden); !added) return added;
   ops.rms_norm(hidden, layer.mlp_norm, config_.norm_eps, normed);
   ops.linear(normed, layer.gate_up.weight.packed, layer.gate_up.bias, gate_up);
   ops.silu_mul(gate_up, inner);
-  ops.linear(inner, layer.down.weight.packed, layer.down.bias, hidden, Epilogue::kNone,
-             /*accumulate=*/true);
+  return add_linear(inner, layer.down, hidden);
+}
+
+// x += y W^T + b, summed over all ranks
+Status Llama::add_linear(Matrix y, const LinearWeights& weights, Matrix x) {
+  if (group_ == nullptr) {
+    device_->ops().linear(y, weights.weight.packed, weights.bias, x, Epilogue::kNone,
+                          /*accumulate=*/true);
+    return {};
+  }
+  const Matrix part = group_->part(shard_.rank, x.rows, x.cols);
+  device_->ops().linear(y, weights.weight.packed, weights.bias, part);
+  return group_->all_reduce(shard_.rank, x);
 }
 
 // logits = RMSNorm(x) W_head^T, (rows, vocab_rows) float32. REQUIRES: at most kLogitRows rows.
@@ -257,19 +312,44 @@ LlamaOptions llama_options(const LoadOptions& options, const ModelSpec& spec) {
           .sampled_vocab = spec.vocab_size};
 }
 
+// On one device, or on several that share the layers; counts the weights in `spec`.
+Result<std::unique_ptr<LanguageModel>> load_language(const Checkpoint& checkpoint,
+                                                     const LoadOptions& options,
+                                                     const LlamaConfig& config,
+                                                     const std::vector<Device*>& devices,
+                                                     ModelSpec& spec) {
+  const auto n_ranks = static_cast<int32_t>(devices.size());
+  std::unique_ptr<Communicator> group;
+  if (n_ranks > 1) {
+    auto made = Communicator::create(devices, int64_t{options.max_step_tokens} * config.dim);
+    if (!made) return std::unexpected(std::move(made.error()));
+    group = std::move(*made);
+  }
+  spec.language_bytes = spec.prefill_weight_bytes = spec.step_weight_bytes = 0;
+  std::vector<std::unique_ptr<LanguageModel>> ranks;
+  for (int32_t rank = 0; rank < n_ranks; ++rank) {
+    Device& device = *devices[static_cast<size_t>(rank)];
+    WeightLoader weights(checkpoint, device, options.dtype);
+    auto one = Llama::load(weights, device, config, llama_options(options, spec),
+                           shard_of(config, rank, n_ranks), group.get());
+    if (!one) return std::unexpected(std::move(one.error()));
+    spec.language_bytes += weights.weight_bytes();
+    spec.prefill_weight_bytes += (*one)->layer_weight_bytes();
+    spec.step_weight_bytes += (*one)->layer_weight_bytes() + (*one)->head_weight_bytes();
+    ranks.push_back(std::move(*one));
+  }
+  if (n_ranks == 1) return std::move(ranks.front());
+  return std::make_unique<ShardedLanguage>(std::move(group), std::move(ranks));
+}
+
 }  // namespace
 
 Status load_languages(const Checkpoint& checkpoint, const LoadOptions& options,
                       const LlamaConfig& config, Model& model) {
   HS_CHECK(!options.language_devices.empty());
-  for (Device* device : options.language_devices) {
-    WeightLoader weights(checkpoint, *device, options.dtype);
-    auto language = Llama::load(weights, *device, config, llama_options(options, model.spec));
+  for (const DeviceGroup& group : options.language_devices) {
+    auto language = load_language(checkpoint, options, config, group.ranks, model.spec);
     if (!language) return std::unexpected(std::move(language.error()));
-    model.spec.language_bytes = weights.weight_bytes();
-    model.spec.prefill_weight_bytes = (*language)->layer_weight_bytes();
-    model.spec.step_weight_bytes =
-        (*language)->layer_weight_bytes() + (*language)->head_weight_bytes();
     model.languages.push_back(std::move(*language));
   }
   return {};

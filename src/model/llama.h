@@ -1,16 +1,19 @@
 // The Llama language model (Touvron et al., 2023): RMSNorm, rotary positions, grouped-query
 // attention over a paged KV cache, SwiGLU. Qwen2 (Yang et al., 2024) is the same with biases on q,
 // k and v, and its vision-language kin give each token three positions (M-RoPE). Runs steps of
-// packed sequences; see LanguageStep.
+// packed sequences; see LanguageStep. With tensor parallelism it is one rank of several
+// (llama_shard.h).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "device/communicator.h"
 #include "device/device.h"
 #include "model/device_memory.h"
 #include "model/llama_config.h"
+#include "model/llama_shard.h"
 #include "model/model.h"
 #include "model/step_inputs.h"
 #include "model/weights.h"
@@ -27,10 +30,11 @@ struct LlamaOptions {
 
 class Llama final : public LanguageModel {
  public:
-  // Weight names: embed_tokens, layers.N..., norm, lm_head. Errors: what the weights lack.
+  // Weight names: embed_tokens, layers.N..., norm, lm_head. Errors: what the weights lack. With
+  // several ranks `group` joins them, has areas of max_step_tokens * dim, and outlives the result.
   static Result<std::unique_ptr<Llama>> load(WeightLoader& weights, Device& device,
-                                             const LlamaConfig& config,
-                                             const LlamaOptions& options);
+                                             const LlamaConfig& config, const LlamaOptions& options,
+                                             const LlamaShard& shard, Communicator* group);
 
   Status allocate_kv(int64_t n_blocks) override;
   KvView kv() const override;
@@ -51,25 +55,35 @@ class Llama final : public LanguageModel {
     LinearWeights down;
   };
 
-  Llama(Device& device, const LlamaConfig& config, const LlamaOptions& options);
-  void load_weights(WeightLoader& weights);
+  Llama(Device& device, const LlamaConfig& config, const LlamaOptions& options,
+        const LlamaShard& shard, Communicator* group);
+  bool has_ends() const { return shard_.rank == 0; }  // the embedding table and the output matrix
+  void load_weights(WeightLoader& weights, const LlamaConfig& whole);
+  Layer load_layer(WeightLoader& weights, const LlamaConfig& whole, int32_t index) const;
+  void load_embeddings(WeightLoader& weights);
+  void load_head(WeightLoader& weights);
+  void make_rope_table(WeightLoader& weights);
   Status allocate();
   // Hidden states of the sample rows after the last layer, (n_samples, dim).
-  Matrix forward(const LanguageStep& step);
-  Matrix embed(const LanguageStep& step);
+  Result<Matrix> forward(const LanguageStep& step);
+  Result<Matrix> embed(const LanguageStep& step);
   void append_kv(const Layer& layer, Matrix hidden, void* kv);
   Matrix attention(Matrix hidden, const void* kv);
-  void finish_layer(const Layer& layer, Matrix hidden, Matrix attended);
+  Status finish_layer(const Layer& layer, Matrix hidden, Matrix attended);
+  Status add_linear(Matrix y, const LinearWeights& weights, Matrix x);
   Matrix output(Matrix hidden);
   Matrix keep_sample_rows(Matrix rows, int64_t n_samples, Scratch& scratch);
 
   Device* device_;
-  LlamaConfig config_;
+  LlamaConfig config_;  // of this rank
   LlamaOptions options_;
+  LlamaShard shard_;
+  Communicator* group_;  // null: the only rank
   KvLayout layout_;
   Buffer kv_;  // (n_layers, n_blocks) blocks
   int64_t n_kv_blocks_ = 0;
 
+  bool tied_ = false;         // lm_head_ has the embedding table's values
   bool head_embeds_ = false;  // lm_head_ is the embedding table, too, and embed_tokens_ is empty
   OwnedTable embed_tokens_;
   std::vector<Layer> layers_;
@@ -88,7 +102,7 @@ class Llama final : public LanguageModel {
   Scratch logits_;    // (kLogitRows, vocab_rows)
 };
 
-// A Llama on each of the language devices, and what the spec says of its weights.
+// A Llama on each of the groups of language devices, and what the spec says of its weights.
 Status load_languages(const Checkpoint& checkpoint, const LoadOptions& options,
                       const LlamaConfig& config, Model& model);
 

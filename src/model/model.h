@@ -6,6 +6,7 @@
 // device's lane thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,8 +14,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "media/image.h"
@@ -40,8 +43,8 @@ struct ModelSpec {
   int64_t max_encode_rows = 0;  // embedding rows of all pictures in one encode() call; 0: any
   int32_t n_position_axes = 1;  // 3 with M-RoPE
   KvLayout kv_layout;           // of one layer; block_size as given at load
-  // Weights on the device of a tower, and of a language model. The projector is part of that one
-  // where it runs.
+  // Weights on the device of a tower, and on all devices of a language model. The projector is part
+  // of that one where it runs.
   size_t tower_bytes = 0;
   size_t language_bytes = 0;
   size_t step_weight_bytes =
@@ -57,8 +60,13 @@ struct ModelSpec {
 
   // Width of the rows that a tower gives.
   int32_t tower_dim() const { return cut_before_projector ? feature_dim : dim; }
-  // KV bytes of one block over all layers.
-  size_t kv_block_bytes() const { return kv_layout.block_bytes() * static_cast<size_t>(n_layers); }
+  // KV bytes of one block over all layers, on all devices of a language model that n_devices share:
+  // where they are more than the heads, some hold the same.
+  size_t kv_block_bytes(int32_t n_devices = 1) const {
+    const int32_t n_heads = std::max(kv_layout.n_kv_heads, n_devices);
+    return kv_layout.block_bytes() / static_cast<size_t>(kv_layout.n_kv_heads) *
+           static_cast<size_t>(n_heads) * static_cast<size_t>(n_layers);
+  }
 };
 
 // Where a picture's embeddings go in a prompt.
@@ -162,16 +170,39 @@ struct KvView {
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
-  // The KV cache: n_layers caches of n_blocks blocks each, empty. Before the first step; a second
-  // call replaces the cache.
+  // The devices it stands on: with tensor parallelism several, its ranks.
+  virtual int32_t n_ranks() const { return 1; }
+  // The KV cache: n_layers caches of n_blocks blocks each, empty; of each rank, with its share of
+  // the heads. Before the first step; a second call replaces the cache. No rank is in a step.
   virtual Status allocate_kv(int64_t n_blocks) = 0;
-  virtual KvView kv() const = 0;
+  virtual KvView kv() const = 0;  // of the only rank
   // Runs the step and samples. `out` has the size of step.sample_rows. REQUIRES: n_tokens <=
   // max_step_tokens of the load options.
   virtual Status step(const LanguageStep& step, std::span<SampledToken> out) = 0;
+  // One rank's share of a step, on its device's thread. All ranks are given the same step, which is
+  // done when all calls have ended; rank 0 samples, the others leave `out` alone. When one fails,
+  // so do the others, of which is_group_abort() (device/communicator.h) is true then.
+  virtual Status step_rank(int32_t rank, const LanguageStep& its_step,
+                           std::span<SampledToken> out) {
+    HS_CHECK_EQ(rank, 0);
+    return step(its_step, out);
+  }
+  // No rank waits for another any more: calls that do, now or later, fail. Any thread. Ends with
+  // allocate_kv().
+  virtual void stop_ranks() {}
+  // What the rank has read from the others so far. Between its steps.
+  virtual int64_t bytes_received(int32_t /*rank*/) const { return 0; }
   // For tests and references: the last hidden states (n_tokens, dim) and logits (sample_rows, vocab
   // rows) of the step.
   virtual Status logits(const LanguageStep& step, std::vector<float>& logits) = 0;
+};
+
+// The devices of one language model: one, or several that share its layers (tensor parallelism).
+struct DeviceGroup {
+  DeviceGroup(Device* device) : ranks{device} {}  // NOLINT(google-explicit-constructor): the rule
+  explicit DeviceGroup(std::vector<Device*> devices) : ranks(std::move(devices)) {}
+  std::vector<Device*>
+      ranks;  // the first holds the embedding table, the output matrix, and samples
 };
 
 // Bytes of weights read so far, and in all. The last call need not reach all of them: a checkpoint
@@ -190,9 +221,9 @@ struct LoadOptions {
   int32_t max_model_len = 0;  // positions to prepare for; 0 = all that the model has
   CutChoice cut = CutChoice::kPost;
   // One tower, and one language model, is loaded on each of these; the devices must outlive the
-  // model, and may stand in both lists.
+  // model, and may stand in both lists. A group must be able to split the attention heads evenly.
   std::vector<Device*> vision_devices = {};
-  std::vector<Device*> language_devices = {};
+  std::vector<DeviceGroup> language_devices = {};
   LoadProgress progress = {};  // may be empty; called by the thread that loads
 };
 

@@ -60,9 +60,10 @@ Status MlpProjector::project(Matrix features, Matrix out) {
 Status load_projectors(const Checkpoint& checkpoint, const LoadOptions& options,
                        const ProjectorShape& shape, Model& model) {
   if (!model.spec.cut_before_projector) return {};
-  for (Device* device : options.language_devices) {
-    WeightLoader weights(checkpoint, *device, options.dtype);
-    auto projector = MlpProjector::load(weights, *device, shape);
+  for (const DeviceGroup& group : options.language_devices) {
+    Device& device = *group.ranks.front();
+    WeightLoader weights(checkpoint, device, options.dtype);
+    auto projector = MlpProjector::load(weights, device, shape);
     if (!projector) return std::unexpected(std::move(projector.error()));
     if (model.projectors.empty()) model.spec.language_bytes += weights.weight_bytes();
     model.projectors.push_back(std::move(*projector));

@@ -52,8 +52,8 @@ class MlpProjector final : public Projector {
   Scratch inner_;  // (kProjectedRows, inner_dim)
 };
 
-// The projectors of a model whose towers give features, on each of the language devices; its spec
-// then counts their weights with the language model's.
+// The projectors of a model whose towers give features, on the first device of each group of the
+// language devices; its spec then counts their weights with the language model's.
 Status load_projectors(const Checkpoint& checkpoint, const LoadOptions& options,
                        const ProjectorShape& shape, Model& model);
 

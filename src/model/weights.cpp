@@ -40,6 +40,10 @@ float value_at(const std::byte* data, DType dtype, size_t i) {
   }
 }
 
+Slice or_all(Slice slice, int64_t size) {
+  return slice.size == 0 ? Slice{0, size} : slice;
+}
+
 // A missing layer is nearly always a config that does not belong to the weights: say so.
 std::string missing_hint(std::string_view name) {
   return name.find("layers.") == std::string_view::npos
@@ -123,21 +127,31 @@ const Checkpoint::Entry* WeightLoader::checked(const std::string& name,
   return entry;
 }
 
-OwnedWeight WeightLoader::pack(std::span<const Checkpoint::Entry* const> entries, int64_t in_dim) {
+OwnedWeight WeightLoader::pack(std::span<const Source> sources, int64_t in_dim, Slice inputs) {
+  const Slice columns = or_all(inputs, in_dim);
   std::vector<WeightPart> parts;
-  std::vector<std::vector<std::byte>> aligned;  // copies of parts that lie on odd addresses
-  for (const auto* entry : entries) {
-    const auto& tensor = *entry->tensor;
-    const auto bytes = entry->file->data(tensor);
-    const void* data = bytes.data();
-    if (reinterpret_cast<uintptr_t>(data) % dtype_bytes(*tensor.dtype) != 0) {
-      aligned.emplace_back(bytes.begin(), bytes.end());
-      data = aligned.back().data();
+  std::vector<std::vector<std::byte>> copies;  // of parts that do not stand in the file as they are
+  for (const auto& source : sources) {
+    const auto& tensor = *source.entry->tensor;
+    const Slice rows = or_all(source.rows, tensor.shape.front());
+    const size_t element = dtype_bytes(*tensor.dtype);
+    const size_t row_bytes = static_cast<size_t>(in_dim) * element;
+    const size_t piece_bytes = static_cast<size_t>(columns.size) * element;
+    const std::byte* first = source.entry->file->data(tensor).data() +
+                             static_cast<size_t>(rows.first) * row_bytes +
+                             static_cast<size_t>(columns.first) * element;
+    const bool aligned = reinterpret_cast<uintptr_t>(first) % element == 0;
+    if (piece_bytes < row_bytes || !aligned) {
+      auto& copy = copies.emplace_back(static_cast<size_t>(rows.size) * piece_bytes);
+      for (size_t row = 0; row < static_cast<size_t>(rows.size); ++row) {
+        std::memcpy(copy.data() + row * piece_bytes, first + row * row_bytes, piece_bytes);
+      }
+      first = copy.data();
     }
-    parts.push_back({data, *tensor.dtype, tensor.shape.front()});
+    parts.push_back({first, *tensor.dtype, rows.size});
   }
-  auto packed = device_->pack_weight(parts, in_dim, dtype_);
-  for (const auto* entry : entries) checkpoint_->mark_read(*entry);
+  auto packed = device_->pack_weight(parts, columns.size, dtype_);
+  for (const auto& source : sources) checkpoint_->mark_read(*source.entry);
   return keep(std::move(packed));
 }
 
@@ -158,21 +172,22 @@ OwnedWeight WeightLoader::keep(Result<OwnedWeight> packed) {
   return std::move(*packed);
 }
 
-LinearWeights WeightLoader::linear(std::initializer_list<Part> parts, int64_t in_dim, bool bias) {
+LinearWeights WeightLoader::linear(std::initializer_list<Part> parts, int64_t in_dim, bool bias,
+                                   Slice inputs) {
   LinearWeights result;
-  std::vector<const Checkpoint::Entry*> weights;
+  std::vector<Source> weights;
   std::vector<float> bias_values;
   for (const auto& part : parts) {
     const int64_t shape[] = {part.out_dim, in_dim};
     const auto* weight = checked(part.name + ".weight", shape);
     if (weight == nullptr) return result;
-    weights.push_back(weight);
+    weights.push_back({weight, part.rows});
     if (!bias) continue;
     const auto* values = checked(part.name + ".bias", std::span(shape, 1));
     if (values == nullptr) return result;
-    append_values(*values, bias_values);
+    append_values(*values, part.rows, bias_values);
   }
-  result.weight = pack(weights, in_dim);
+  result.weight = pack(weights, in_dim, inputs);
   if (bias) {
     result.bias = {upload(std::as_bytes(std::span(bias_values))),
                    static_cast<int64_t>(bias_values.size())};
@@ -185,7 +200,8 @@ OwnedWeight WeightLoader::matrix(const std::string& name, std::initializer_list<
   if (entry == nullptr) return {};
   int64_t in_dim = 1;
   for (const int64_t n : std::span(shape).subspan(1)) in_dim *= n;
-  return pack(std::span(&entry, 1), in_dim);
+  const Source source{entry, {}};
+  return pack(std::span(&source, 1), in_dim, {});
 }
 
 OwnedVector WeightLoader::vector(const std::string& name, int64_t size) {
@@ -230,15 +246,18 @@ std::vector<float> WeightLoader::host_values(const std::string& name,
                                              std::initializer_list<int64_t> shape) {
   std::vector<float> values;
   if (const auto* entry = checked(name, std::span(shape)); entry != nullptr)
-    append_values(*entry, values);
+    append_values(*entry, {}, values);
   return values;
 }
 
-void WeightLoader::append_values(const Checkpoint::Entry& entry, std::vector<float>& values) {
+void WeightLoader::append_values(const Checkpoint::Entry& entry, Slice slice,
+                                 std::vector<float>& values) {
   const auto data = entry.file->data(*entry.tensor);
   const DType dtype = *entry.tensor->dtype;
-  const size_t n = data.size() / dtype_bytes(dtype);
-  for (size_t i = 0; i < n; ++i) values.push_back(value_at(data.data(), dtype, i));
+  const Slice wanted = or_all(slice, static_cast<int64_t>(data.size() / dtype_bytes(dtype)));
+  for (int64_t i = 0; i < wanted.size; ++i) {
+    values.push_back(value_at(data.data(), dtype, static_cast<size_t>(wanted.first + i)));
+  }
   checkpoint_->mark_read(entry);
 }
 

@@ -37,6 +37,12 @@ struct LinearWeights {
   OwnedVector bias;
 };
 
+// A range of rows or columns; of size 0: all.
+struct Slice {
+  int64_t first = 0;
+  int64_t size = 0;
+};
+
 struct LayerNormWeights {
   OwnedVector weight;
   OwnedVector bias;
@@ -53,12 +59,14 @@ class WeightLoader {
   bool has(std::string_view name) const { return checkpoint_->find(name) != nullptr; }
 
   // The weights NAME.weight (out_dim, in_dim) of all names, stacked in order, and NAME.bias
-  // (out_dim) when `bias`.
+  // (out_dim) when `bias`; of each the given rows, and of all the columns `inputs`.
   struct Part {
     std::string name;
     int64_t out_dim = 0;
+    Slice rows = {};
   };
-  LinearWeights linear(std::initializer_list<Part> parts, int64_t in_dim, bool bias);
+  LinearWeights linear(std::initializer_list<Part> parts, int64_t in_dim, bool bias,
+                       Slice inputs = {});
   // A matrix under its full name, without bias; `shape` as stored, all but the first dimension
   // flattened.
   OwnedWeight matrix(const std::string& name, std::initializer_list<int64_t> shape);
@@ -86,9 +94,13 @@ class WeightLoader {
 
  private:
   const Checkpoint::Entry* checked(const std::string& name, std::span<const int64_t> shape);
-  OwnedWeight pack(std::span<const Checkpoint::Entry* const> entries, int64_t in_dim);
+  struct Source {
+    const Checkpoint::Entry* entry = nullptr;
+    Slice rows;
+  };
+  OwnedWeight pack(std::span<const Source> sources, int64_t in_dim, Slice inputs);
   OwnedWeight keep(Result<OwnedWeight> packed);
-  void append_values(const Checkpoint::Entry& entry, std::vector<float>& values);
+  void append_values(const Checkpoint::Entry& entry, Slice slice, std::vector<float>& values);
 
   const Checkpoint* checkpoint_;
   Device* device_;

@@ -94,7 +94,8 @@ class Bench {
     hs::LoadOptions load;
     load.path = options.model;
     load.dtype = options.dtype;
-    load.vision_devices = load.language_devices = {device_.get()};
+    load.vision_devices = {device_.get()};
+    load.language_devices = {device_.get()};
     model_ = must(hs::load_model(load));
     hs::EngineConfig config;
     config.kv_blocks = 1024;

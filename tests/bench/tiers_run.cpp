@@ -114,7 +114,7 @@ Result<TiersBench> TiersBench::open(const std::string& model_path, DType dtype) 
 }
 
 Result<Model> TiersBench::load(const std::vector<Device*>& towers,
-                               const std::vector<Device*>& languages) {
+                               const std::vector<DeviceGroup>& languages) {
   LoadOptions options;
   options.path = path_;
   options.dtype = dtype_;

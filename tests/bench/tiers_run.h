@@ -52,7 +52,7 @@ class TiersBench {
 
  private:
   TiersBench() = default;
-  Result<Model> load(const std::vector<Device*>& towers, const std::vector<Device*>& languages);
+  Result<Model> load(const std::vector<Device*>& towers, const std::vector<DeviceGroup>& languages);
 
   std::string path_;
   DType dtype_ = DType::kBF16;

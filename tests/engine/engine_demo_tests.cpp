@@ -19,19 +19,29 @@ namespace {
 const std::filesystem::path kDemo = std::filesystem::path(HS_SOURCE_DIR) / "models/demo";
 
 struct DemoModel {
+  // `n_ranks` devices share the language model.
   explicit DemoModel(DType dtype, bool two_devices = false, const char* name = "llava",
-                     CutChoice cut = CutChoice::kPost) {
+                     CutChoice cut = CutChoice::kPost, int32_t n_ranks = 1) {
     auto first = make_cpu_device({.index = 0, .threads = 1});
     auto second = make_cpu_device({.index = 1, .threads = 1});
     BOOST_REQUIRE(first && second);
     vision_device = std::move(*first);
     other_device = std::move(*second);
     language_device = two_devices ? other_device.get() : vision_device.get();
+    std::vector<Device*> ranks{language_device};
+    for (int32_t rank = 1; rank < n_ranks; ++rank) {
+      auto one = make_cpu_device({.index = 1 + rank, .threads = 1});
+      BOOST_REQUIRE(one);
+      ranks.push_back(rank_devices.emplace_back(std::move(*one)).get());
+    }
+    placement = place({vision_device.get()}, ranks,
+                      two_devices || n_ranks > 1 ? Partition::kModality : Partition::kColocated,
+                      false, n_ranks);
     auto loaded = load_model({.path = kDemo / name,
                               .dtype = dtype,
                               .cut = cut,
-                              .vision_devices = {vision_device.get()},
-                              .language_devices = {language_device}});
+                              .vision_devices = placement.tower_devices,
+                              .language_devices = placement.language_devices});
     BOOST_REQUIRE_MESSAGE(loaded, (loaded ? "" : loaded.error().message));
     model = std::move(*loaded);
   }
@@ -57,15 +67,13 @@ struct DemoModel {
     return make_request(std::move(*prompt), 40);
   }
 
-  EngineTopology topology() {
-    if (language_device == vision_device.get()) return make_topology(model, *vision_device);
-    return make_topology(
-        model, place({vision_device.get()}, {language_device}, Partition::kModality, false));
-  }
+  EngineTopology topology() { return make_topology(model, placement); }
 
   std::unique_ptr<Device> vision_device;
   std::unique_ptr<Device> other_device;
   Device* language_device = nullptr;
+  std::vector<std::unique_ptr<Device>> rank_devices;
+  Placement placement;
   Model model;
 };
 
@@ -220,6 +228,42 @@ BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_in_bfloat16) {
 // beginning comes from the prefix cache.
 BOOST_AUTO_TEST_CASE(tokens_do_not_depend_on_the_company_with_pictures_of_many_sizes) {
   check_every_way(DType::kF32, "qwen2_5_vl", 12);
+}
+
+// Each way has the bits of the others, and the texts are those of one device: sums in another order
+// move logits by less than what lies between two tokens.
+BOOST_AUTO_TEST_CASE(devices_that_share_the_language_model_give_one_devices_tokens) {
+  struct Shared {
+    const char* name;
+    int32_t n_ranks;
+    int32_t few_blocks;
+  };
+  const Shared models[] = {{"llava", 2, 24}, {"llava", 3, 24}, {"qwen2_5_vl", 2, 12}};
+  for (const auto& [name, n_ranks, few_blocks] : models) {
+    BOOST_TEST_CONTEXT(name << " on " << n_ranks << " devices") {
+      DemoModel one(DType::kF32, false, name);
+      DemoModel shared(DType::kF32, true, name, CutChoice::kPost, n_ranks);
+      const std::vector<GenerateRequest> requests = sixteen_requests(one);
+      const DemoRun expected = run_all(one, requests, demo_config(), 16);
+      const DemoRun batched = run_all(shared, requests, demo_config(), 16);
+      for (size_t i = 0; i < requests.size(); ++i) {
+        BOOST_TEST(!batched.sinks[i]->error);
+        for (const auto& [choice, wanted] : expected.sinks[i]->choices) {
+          BOOST_TEST(batched.sinks[i]->choices[choice].text == wanted.text, "request " << i);
+        }
+      }
+      BOOST_TEST(batched.stats.all_reduce_bytes > 0);
+      BOOST_TEST(expected.stats.all_reduce_bytes == 0);
+
+      EngineConfig other = demo_config();
+      other.prefix_cache = true;
+      other.kv_blocks = few_blocks;
+      other.max_num_batched_tokens = 50;
+      const DemoRun otherwise = run_all(shared, requests, other, 16);
+      check_same(otherwise, batched, "in chunks, preempted, from the prefix cache");
+      BOOST_TEST(otherwise.stats.preemptions > 0);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(pictures_beyond_the_towers_work_area_wait_for_the_next_call) {

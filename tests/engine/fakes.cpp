@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <set>
 
 #include "base/check.h"
+#include "model/sharded_language.h"
 
 namespace hs::test {
 namespace {
@@ -347,7 +349,29 @@ Status FakeLanguage::allocate_kv(int64_t n_blocks) {
   return {};
 }
 
+void FakeLanguage::join(Communicator& group, int32_t rank, std::shared_ptr<RankHashes> hashes) {
+  group_ = &group;
+  rank_ = rank;
+  hashes_ = std::move(hashes);
+}
+
+Status FakeLanguage::compare(std::vector<uint64_t> hashes) {
+  if (group_ == nullptr) return {};
+  hashes_->at(static_cast<size_t>(rank_)) = std::move(hashes);
+  if (Status met = group_->meet(); !met) return met;
+  if (std::ranges::adjacent_find(*hashes_, std::ranges::not_equal_to()) != hashes_->end()) {
+    return fail(ErrorKind::kInternal, "the ranks have read different things");
+  }
+  return group_->meet();
+}
+
 Status FakeLanguage::step(const LanguageStep& step, std::span<SampledToken> out) {
+  Status status = run(step, out);
+  ++n_ended;
+  return status;
+}
+
+Status FakeLanguage::run(const LanguageStep& step, std::span<SampledToken> out) {
   const FakeDevice::Busy busy(device_);
   if (on_step) on_step(step);
   gate.pass();
@@ -359,14 +383,20 @@ Status FakeLanguage::step(const LanguageStep& step, std::span<SampledToken> out)
     return fail(ErrorKind::kUnavailable, "the fake device is lost",
                 fails_lost ? "device_lost" : "");
   }
-  if (Status status = check(step, out.size()); !status) return status;
+  const size_t n_out = rank_ == 0 ? out.size() : step.sample_rows.size();
+  if (Status status = check(step, n_out); !status) return status;
   write(step);
+  std::vector<uint64_t> hashes;
   for (size_t i = 0; i < step.sample_rows.size(); ++i) {
     const int32_t row = step.sample_rows[i];
     const auto after = std::ranges::upper_bound(step.cu_query, row);
     const auto sequence = static_cast<size_t>(after - step.cu_query.begin()) - 1;
     const int32_t length = step.context_lens[sequence] - (step.cu_query[sequence + 1] - 1 - row);
-    out[i] = sample(context_hash(step, sequence, length), step.sampling[i]);
+    hashes.push_back(context_hash(step, sequence, length));
+  }
+  if (Status same = compare(hashes); !same || rank_ != 0) return same;
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = sample(hashes[i], step.sampling[i]);
     if (nan_seed != 0 && step.sampling[i].seed == nan_seed) {
       out[i].non_finite = true;
       out[i].id = 0;
@@ -409,13 +439,29 @@ FakeModel::FakeModel(const Placement& placement, int32_t block_size, bool with_v
     visions.push_back(tower.get());
     model.towers.push_back(std::move(tower));
   }
-  for (Device* device : placement.language_devices) {
-    auto lm =
-        std::make_unique<FakeLanguage>(static_cast<FakeDevice&>(*device), spec.kv_layout, n_axes);
-    languages.push_back(lm.get());
-    model.languages.push_back(std::move(lm));
+  for (const DeviceGroup& devices : placement.language_devices) {
+    std::vector<std::unique_ptr<LanguageModel>> ranks;
+    const bool shared = devices.ranks.size() > 1;
+    std::unique_ptr<Communicator> group;
+    if (shared) group = *Communicator::create(devices.ranks, 1);
+    const auto hashes = std::make_shared<RankHashes>(devices.ranks.size());
+    for (Device* device : devices.ranks) {
+      auto lm =
+          std::make_unique<FakeLanguage>(static_cast<FakeDevice&>(*device), spec.kv_layout, n_axes);
+      const auto rank = static_cast<int32_t>(ranks.size());
+      if (shared) lm->join(*group, rank, hashes);
+      languages.push_back(lm.get());
+      ranks.push_back(std::move(lm));
+    }
+    if (shared) {
+      model.languages.push_back(
+          std::make_unique<ShardedLanguage>(std::move(group), std::move(ranks)));
+    } else {
+      model.languages.push_back(std::move(ranks.front()));
+    }
     if (!cut_before_projector) continue;
-    auto projector = std::make_unique<FakeProjector>(static_cast<FakeDevice&>(*device));
+    auto projector =
+        std::make_unique<FakeProjector>(static_cast<FakeDevice&>(*devices.ranks.front()));
     projectors.push_back(projector.get());
     model.projectors.push_back(std::move(projector));
   }

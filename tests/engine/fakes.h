@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "device/communicator.h"
 #include "device/host_device.h"
 #include "engine/engine.h"
 #include "model/model.h"
@@ -147,6 +148,9 @@ class FakeProjector final : public Projector {
   FakeDevice& device_;
 };
 
+// What ranks of one fake model tell each other: a hash of what each has read, one a sampled row.
+using RankHashes = std::vector<std::vector<uint64_t>>;
+
 class FakeLanguage final : public LanguageModel {
  public:
   FakeLanguage(FakeDevice& device, KvLayout layout, int32_t n_axes)
@@ -157,9 +161,13 @@ class FakeLanguage final : public LanguageModel {
   }
   Status step(const LanguageStep& step, std::span<SampledToken> out) override;
   Status logits(const LanguageStep&, std::vector<float>&) override;
+  // Makes it one of several ranks, each with a cache of its own, which meet in every step and must
+  // have read the same.
+  void join(Communicator& group, int32_t rank, std::shared_ptr<RankHashes> hashes);
 
   Gate gate;
   std::atomic<int> n_steps = 0;
+  std::atomic<int> n_ended = 0;  // steps
   std::atomic<int> n_tokens = 0;
   std::atomic<int> max_tokens_seen = 0;  // of one step
   std::atomic<int> fail_step = -1;       // the step with this number fails
@@ -172,6 +180,8 @@ class FakeLanguage final : public LanguageModel {
   uint64_t* cell(int64_t slot) const;
   void write(const LanguageStep& step) const;
   uint64_t context_hash(const LanguageStep& step, size_t sequence, int32_t length) const;
+  Status compare(std::vector<uint64_t> hashes);
+  Status run(const LanguageStep& step, std::span<SampledToken> out);
 
   FakeDevice& device_;
   KvLayout layout_;
@@ -179,6 +189,9 @@ class FakeLanguage final : public LanguageModel {
   Buffer kv_;
   void* kv_data_ = nullptr;
   int64_t n_blocks_ = 0;
+  Communicator* group_ = nullptr;
+  int32_t rank_ = 0;
+  std::shared_ptr<RankHashes> hashes_;
 };
 
 struct FakeModel {
@@ -191,7 +204,7 @@ struct FakeModel {
   FakeVision* vision = nullptr;  // the first ones
   FakeLanguage* language = nullptr;
   std::vector<FakeVision*> visions;
-  std::vector<FakeLanguage*> languages;
+  std::vector<FakeLanguage*> languages;  // those of one group in the order of their ranks
   std::vector<FakeProjector*> projectors;
 };
 

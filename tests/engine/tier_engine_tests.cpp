@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <chrono>
 #include <future>
 #include <random>
+#include <thread>
 
 #include "engine/engine_fixture.h"
 
@@ -18,12 +20,14 @@ namespace {
 struct TierFixture {
   TierFixture(Partition partition, StealMode steal, int32_t n_consumer = 1,
               int32_t n_datacenter = 1, LinkChoice transfer = LinkChoice::kAuto,
-              EngineConfig config = small_config(), bool cut_before_projector = false) {
+              EngineConfig config = small_config(), bool cut_before_projector = false,
+              int32_t n_ranks = 1) {
     for (int32_t i = 0; i < n_consumer + n_datacenter; ++i) {
       devices.push_back(std::make_unique<FakeDevice>(i));
       (i < n_consumer ? consumer : datacenter).push_back(devices.back().get());
     }
-    const Placement placement = place(consumer, datacenter, partition, steal != StealMode::kOff);
+    const Placement placement =
+        place(consumer, datacenter, partition, steal != StealMode::kOff, n_ranks);
     fake = std::make_unique<FakeModel>(placement, 4, true, 1, cut_before_projector);
     config.steal = steal;
     EngineTopology topology = make_topology(fake->model, placement);
@@ -87,6 +91,7 @@ struct Arm {
   int32_t n_consumer;
   int32_t n_datacenter;
   bool cut_before_projector = false;
+  int32_t n_ranks = 1;
 };
 
 constexpr Arm kArms[] = {
@@ -101,6 +106,10 @@ constexpr Arm kArms[] = {
     {Partition::kModality, StealMode::kOn, 2, 2, true},
     {Partition::kStage, StealMode::kOff, 2, 1, true},
     {Partition::kColocated, StealMode::kOff, 1, 1, true},
+    {Partition::kModality, StealMode::kOff, 1, 2, false, 2},
+    {Partition::kModality, StealMode::kOn, 1, 3, false, 3},
+    {Partition::kModality, StealMode::kAuto, 2, 4, false, 2},
+    {Partition::kModality, StealMode::kOff, 1, 2, true, 2},
 };
 
 }  // namespace
@@ -111,11 +120,12 @@ BOOST_AUTO_TEST_CASE(every_partition_gives_the_same_tokens) {
   const uint32_t seed = test_seed();
   for (const Arm& arm : kArms) {
     BOOST_TEST_CONTEXT(to_string(arm.partition)
-                       << " " << arm.n_consumer << "+" << arm.n_datacenter << " cut before "
-                       << arm.cut_before_projector << " seed " << seed) {
+                       << " " << arm.n_consumer << "+" << arm.n_datacenter << ", cut before "
+                       << arm.cut_before_projector << ", groups of " << arm.n_ranks << ", seed "
+                       << seed) {
       std::mt19937 random(seed);
       TierFixture fixture(arm.partition, arm.steal, arm.n_consumer, arm.n_datacenter,
-                          LinkChoice::kAuto, small_config(), arm.cut_before_projector);
+                          LinkChoice::kAuto, small_config(), arm.cut_before_projector, arm.n_ranks);
       std::vector<GenerateRequest> requests;
       std::vector<std::shared_ptr<RecordingSink>> sinks;
       for (int32_t i = 0; i < 40; ++i) {
@@ -330,6 +340,112 @@ BOOST_AUTO_TEST_CASE(a_lost_vision_device_leaves_text) {
   const auto more = fixture.submit(text);
   fixture.run_until_idle();
   check_result(text, *more);
+}
+
+// ---- one language model on several devices
+
+// Few blocks, so that sequences are preempted, and prompts that begin alike.
+BOOST_AUTO_TEST_CASE(ranks_agree_through_preemption_and_the_prefix_cache) {
+  EngineConfig config = small_config();
+  config.kv_blocks = 18;
+  config.max_model_len = 64;
+  TierFixture fixture(Partition::kModality, StealMode::kOff, 1, 2, LinkChoice::kAuto, config, false,
+                      2);
+  std::vector<GenerateRequest> requests;
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (int32_t i = 0; i < 12; ++i) {
+    requests.push_back(i % 4 == 0 ? picture_request(1, 7, 20) : text_request(20, i % 2, 20));
+    requests.back().n_choices = 1 + i % 3;
+    sinks.push_back(fixture.submit(requests.back()));
+  }
+  fixture.run_until_idle();
+  for (size_t i = 0; i < requests.size(); ++i) check_result(requests[i], *sinks[i]);
+  const EngineStats stats = fixture.engine->stats();
+  BOOST_TEST(stats.preemptions > 0);
+  BOOST_TEST(stats.prefix_hits > 0);
+  // Each rank's share of each step is on its device's lane.
+  for (const LaneTimeline& lane : fixture.engine->timeline()) {
+    const auto n_steps =
+        std::ranges::count(lane.entries, WorkOrder::Kind::kStep, &TimelineEntry::kind);
+    BOOST_TEST(n_steps == (lane.lane == "cpu:0" ? 0 : stats.steps), lane.lane);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_lost_rank_takes_its_unit_with_it_and_no_other) {
+  TierFixture fixture(Partition::kModality, StealMode::kOff, 1, 4, LinkChoice::kAuto,
+                      small_config(), false, 2);
+  FakeLanguage& rank1 = *fixture.fake->languages[1];
+  rank1.on_step = [&](const LanguageStep&) { fixture.devices[2]->lost = true; };
+  fixture.fake->languages[2]->gate.close();  // the other unit is in a step meanwhile
+  const GenerateRequest request = text_request(10, 1, 5);
+  const auto lost = fixture.submit(request);
+  const auto good = fixture.submit(request);
+  fixture.run_until([&] { return lost->done(); });
+  BOOST_REQUIRE(lost->error);
+  BOOST_TEST(lost->error->code == "device_lost");
+  fixture.fake->languages[2]->gate.open();
+  const auto next = fixture.submit(request);
+  const GenerateRequest picture = picture_request(1, 7, 6);
+  const auto seen = fixture.submit(picture);
+  fixture.run_until_idle();
+  check_result(request, *good);
+  check_result(request, *next);
+  check_result(picture, *seen);
+  const EngineStats stats = fixture.engine->stats();
+  BOOST_TEST(stats.degraded);
+  BOOST_TEST(stats.serving);
+  BOOST_TEST(stats.step_failures == 1);
+  for (const LaneStats& lane : stats.lanes) BOOST_TEST(lane.lost == (lane.device == "cpu:2"));
+}
+
+BOOST_AUTO_TEST_CASE(a_step_that_one_rank_fails_ends_its_requests_and_the_unit_goes_on) {
+  for (const size_t failing : {0U, 1U, 2U}) {
+    TierFixture fixture(Partition::kModality, StealMode::kOff, 1, 3, LinkChoice::kAuto,
+                        small_config(), false, 3);
+    fixture.fake->languages[failing]->fail_step = 1;
+    const GenerateRequest request = text_request(10, 1, 5);
+    const auto failed = fixture.submit(request);
+    fixture.run_until([&] { return failed->done(); });
+    BOOST_REQUIRE(failed->error);
+    BOOST_TEST(failed->error->message == "The language model failed: the fake device is lost");
+    BOOST_TEST(failed->error->code == "engine_error");
+    const auto next = fixture.submit(request);
+    fixture.run_until_idle();
+    check_result(request, *next);
+    BOOST_TEST(!fixture.engine->stats().degraded);
+  }
+}
+
+// Rank 1 waits for rank 0, whose share stands behind a picture and is dropped with its lane.
+BOOST_AUTO_TEST_CASE(an_engine_that_ends_leaves_no_rank_waiting) {
+  auto first = std::make_unique<FakeDevice>(0);
+  auto second = std::make_unique<FakeDevice>(1);
+  const Placement placement =
+      place({first.get()}, {first.get(), second.get()}, Partition::kModality, false, 2);
+  FakeModel fake(placement);
+  SystemClock clock;
+  WakeUp wake;
+  auto engine = Engine::create(fake.model, make_topology(fake.model, placement), small_config(),
+                               clock, [&] { wake.notify(); });
+  BOOST_REQUIRE_MESSAGE(engine, (engine ? "" : engine.error().message));
+  fake.vision->gate.close();
+  BOOST_REQUIRE((*engine)->submit(picture_request(1, 7, 6), std::make_shared<RecordingSink>()));
+  BOOST_REQUIRE((*engine)->submit(text_request(10, 1, 5), std::make_shared<RecordingSink>()));
+  (*engine)->poll();
+  BOOST_REQUIRE(fake.vision->gate.wait_for_visitor());
+  std::atomic<bool> ended = false;
+  std::jthread opener([&] {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (fake.languages[1]->n_ended == 0 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    ended = fake.languages[1]->n_ended > 0;
+    fake.vision->gate.open();
+  });
+  engine->reset();
+  opener.join();
+  BOOST_TEST(ended);
+  BOOST_TEST(fake.languages[0]->n_ended == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

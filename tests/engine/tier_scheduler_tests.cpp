@@ -486,6 +486,29 @@ BOOST_AUTO_TEST_CASE(a_lost_unit_ends_what_it_held_and_the_rest_goes_on_elsewher
   BOOST_TEST(script.arrive(4, 6).error().code == "device_lost");
 }
 
+// Its own device and the tower on it are still there.
+BOOST_AUTO_TEST_CASE(a_unit_is_lost_with_any_of_its_devices) {
+  TierConfig config = modality();
+  config.units[0].device = 0;
+  config.units[0].other_devices = {1, 2};
+  config.units.push_back(
+      {.device = 3, .role = UnitRole::kServe, .scheduling = unit_config(), .towers = {0}});
+  Script script(config);
+  BOOST_REQUIRE(script.arrive(1, 10));
+  BOOST_TEST(script.step(0) == "1:0+10!");
+  script.tiers.step_failed(0);
+  std::vector<RequestId> failed;
+  script.tiers.cancel(1);
+  BOOST_REQUIRE(script.arrive(2, 6));
+  script.tiers.device_lost(2, failed);
+  BOOST_TEST(failed.empty());
+  BOOST_TEST(script.tiers.unit_of(2) == 1);
+  BOOST_TEST(script.step(0) == "-");
+  BOOST_REQUIRE(script.arrive(3, 10, {image_at(0, 1, 8)}));
+  BOOST_TEST(script.tiers.unit_of(3) == 1);
+  BOOST_TEST(script.encode() == "1>3/0");
+}
+
 BOOST_AUTO_TEST_CASE(another_tower_encodes_what_a_lost_one_had) {
   TierConfig config = modality();
   config.towers.push_back({.device = 2, .n_buffers = 2});

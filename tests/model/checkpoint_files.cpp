@@ -99,6 +99,8 @@ void write_random_llama(const std::filesystem::path& dir, const nlohmann::json& 
                          {"eos_token_id", 2}};
   full.update(config);
   const bool qwen2 = full["model_type"] == "qwen2";
+  const bool attention_bias = full.value("attention_bias", false);
+  const bool mlp_bias = full.value("mlp_bias", false);
   if (qwen2) full["architectures"] = {"Qwen2ForCausalLM"};
   std::ofstream(dir / "config.json") << full.dump(2);
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.json"}) {
@@ -114,8 +116,8 @@ void write_random_llama(const std::filesystem::path& dir, const nlohmann::json& 
     tensors.push_back(
         random_tensor(name, {out, in}, 1.0 / std::sqrt(static_cast<double>(in)), 0, random));
   };
-  const auto bias = [&](const std::string& name, int64_t out) {
-    if (qwen2) tensors.push_back(random_tensor(name, {out}, 0.5, 0, random));
+  const auto bias = [&](const std::string& name, int64_t out, bool is_there) {
+    if (is_there) tensors.push_back(random_tensor(name, {out}, 0.5, 0, random));
   };
   const auto norm = [&](const std::string& name) {
     tensors.push_back(random_tensor(name, {dim}, 0.1, 1.0, random));
@@ -126,9 +128,13 @@ void write_random_llama(const std::filesystem::path& dir, const nlohmann::json& 
     matrix(layer + ".self_attn.q_proj.weight", q, dim);
     matrix(layer + ".self_attn.k_proj.weight", kv, dim);
     matrix(layer + ".self_attn.v_proj.weight", kv, dim);
-    bias(layer + ".self_attn.q_proj.bias", q);
-    bias(layer + ".self_attn.k_proj.bias", kv);
-    bias(layer + ".self_attn.v_proj.bias", kv);
+    bias(layer + ".self_attn.q_proj.bias", q, qwen2 || attention_bias);
+    bias(layer + ".self_attn.k_proj.bias", kv, qwen2 || attention_bias);
+    bias(layer + ".self_attn.v_proj.bias", kv, qwen2 || attention_bias);
+    bias(layer + ".self_attn.o_proj.bias", dim, attention_bias);
+    bias(layer + ".mlp.gate_proj.bias", ff, mlp_bias);
+    bias(layer + ".mlp.up_proj.bias", ff, mlp_bias);
+    bias(layer + ".mlp.down_proj.bias", dim, mlp_bias);
     matrix(layer + ".self_attn.o_proj.weight", dim, q);
     matrix(layer + ".mlp.gate_proj.weight", ff, dim);
     matrix(layer + ".mlp.up_proj.weight", ff, dim);

@@ -29,7 +29,8 @@ void edit_json(const std::filesystem::path& file, const std::function<void(nlohm
 
 // A LlamaForCausalLM of random float32 weights with the demo's tokenizer. `config` has Hugging
 // Face's field names; what it leaves out: 1024 rows, width 96, ff 160, 3 layers, 6 heads, 2 KV
-// heads of 16. With model_type "qwen2" a Qwen2ForCausalLM: q, k and v have biases.
+// heads of 16, biases where attention_bias or mlp_bias ask for them. With model_type "qwen2" a
+// Qwen2ForCausalLM: q, k and v have biases.
 void write_random_llama(const std::filesystem::path& dir, const nlohmann::json& config,
                         uint32_t seed);
 
