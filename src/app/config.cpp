@@ -84,8 +84,9 @@ Status check_tiers(const Config& config) {
   const auto refuse = [](std::string message) {
     return fail(ErrorKind::kInvalidArgument, std::move(message));
   };
-  if (config.consumer.empty() != config.datacenter.empty()) {
-    const bool no_consumer = config.consumer.empty();
+  const bool no_consumer = config.consumer.empty();
+  const bool shares_datacenter = config.tensor_parallel > 1 && no_consumer;
+  if (no_consumer != config.datacenter.empty() && !shares_datacenter) {
     return refuse(fmt::format("{} is set but {} is not: name devices for both roles, or auto",
                               no_consumer ? "--datacenter" : "--consumer",
                               no_consumer ? "--consumer" : "--datacenter"));
@@ -98,15 +99,12 @@ Status check_tiers(const Config& config) {
         fmt::format("--tensor-parallel {} does not go with --partition colocated, where "
                     "each device serves alone",
                     config.tensor_parallel));
+  if (config.tensor_parallel > 1 && config.partition == Partition::kStage)
+    return refuse(
+        fmt::format("--tensor-parallel {} does not go with --partition stage, which hands the KV "
+                    "cache of one device to one other",
+                    config.tensor_parallel));
   return {};
-}
-
-// What this version cannot do yet is refused, not ignored.
-Status check_supported(const Config& config) {
-  const char* flag = nullptr;
-  if (config.tensor_parallel > 1) flag = "--tensor-parallel";
-  if (flag == nullptr) return {};
-  return fail(ErrorKind::kUnsupported, fmt::format("{}: this version does not do it yet", flag));
 }
 
 }  // namespace
@@ -163,7 +161,6 @@ Result<LoadedConfig> load_config(const ConfigSources& sources,
 
 Status check_config(const Config& config) {
   if (Status tiers = check_tiers(config); !tiers) return tiers;
-  if (Status supported = check_supported(config); !supported) return supported;
   const auto refuse = [](std::string message) {
     return fail(ErrorKind::kInvalidArgument, std::move(message));
   };

@@ -140,6 +140,17 @@ std::string names(const std::vector<DeviceId>& devices) {
   return out;
 }
 
+// Datacenter devices in groups of `size`.
+std::string group_names(const std::vector<DeviceId>& devices, int32_t size) {
+  if (size == 1) return names(devices);
+  std::string out;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const bool begins = i % static_cast<size_t>(size) == 0;
+    out += fmt::format("{}{}", i == 0 ? "" : begins ? ", " : " + ", to_string(devices[i]));
+  }
+  return out + " (tensor parallel)";
+}
+
 std::string summary(const Config& config, const DeviceRoles& roles) {
   if (roles.one_device())
     return fmt::format("{} has both roles and serves whole requests", names(roles.consumer));
@@ -153,7 +164,26 @@ std::string summary(const Config& config, const DeviceRoles& roles) {
       break;
   }
   return fmt::format("partition modality: pictures on {}, text on {}", names(roles.consumer),
-                     names(roles.datacenter));
+                     group_names(roles.datacenter, config.tensor_parallel));
+}
+
+Result<DeviceRoles> choose_shared(const Config& config, Role& consumer, Role& datacenter,
+                                  const DeviceInventory& inventory) {
+  if (datacenter.is_auto() && datacenter.entries.size() <= 1) {
+    choose_one(datacenter, false, consumer, inventory);
+  } else if (Status resolved = resolve_named(datacenter, inventory); !resolved) {
+    return std::unexpected(resolved.error());
+  }
+  for (size_t i = 0; i < datacenter.devices.size();
+       i += static_cast<size_t>(config.tensor_parallel)) {
+    consumer.devices.push_back(datacenter.devices[i]);
+  }
+  consumer.why = "first of its group";
+  DeviceRoles roles;
+  roles.rows = make_rows(consumer, datacenter, inventory);
+  roles.consumer = std::move(consumer.devices);
+  roles.datacenter = std::move(datacenter.devices);
+  return roles;
 }
 
 }  // namespace
@@ -165,9 +195,11 @@ DeviceInventory take_inventory() {
 }
 
 Result<DeviceRoles> choose_roles(const Config& config, const DeviceInventory& inventory) {
-  HS_CHECK_EQ(config.consumer.empty(), config.datacenter.empty());  // check_config()
   Role consumer{"--consumer", config.consumer, {}, {}};
   Role datacenter{"--datacenter", config.datacenter, {}, {}};
+  if (config.tensor_parallel > 1 && config.consumer.empty() && !config.datacenter.empty())
+    return choose_shared(config, consumer, datacenter, inventory);
+  HS_CHECK_EQ(config.consumer.empty(), config.datacenter.empty());  // check_config()
   for (Role* role : {&consumer, &datacenter}) {
     if (role->is_auto() && role->entries.size() <= 1) continue;
     if (Status resolved = resolve_named(*role, inventory); !resolved)

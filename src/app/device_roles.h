@@ -36,7 +36,8 @@ struct DeviceRoles {
   bool one_device() const { return rows.size() == 1; }
 };
 
-// Reads config.consumer and config.datacenter. Both empty means auto for both. An entry is
+// Reads config.consumer and config.datacenter. Both empty means auto for both; no consumer beside
+// datacenter devices that share their language models: the first of each group. An entry is
 //   cpu, cpu:1, cuda:0  a kind and its index ("cpu" is cpu:0)
 //   0                   an index: of the GPUs, or of the CPU devices where there is no GPU; a
 //                       number that is none is taken for a part of a name

@@ -211,7 +211,8 @@ constexpr Setting kSettings[] = {
      "A taken request that pictures paused for so long goes back",
      set_integer<&Config::steal_pause_ms, 0, 3'600'000>},
     {"--tensor-parallel", "tiers.tensor_parallel", "HETEROSERVE_TENSOR_PARALLEL", "1", "N",
-     "Datacenter devices that share one language model",
+     "Datacenter devices that share one language model; without --consumer the first of them "
+     "encodes pictures, too",
      set_integer<&Config::tensor_parallel, 1, 64>},
     {"--keys-path", "auth.keys_path", "HETEROSERVE_KEYS_PATH", "", "FILE",
      "API keys (SQLite), made by `heteroserve keys`; default: keys.db in the state directory",

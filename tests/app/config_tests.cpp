@@ -234,6 +234,15 @@ BOOST_AUTO_TEST_CASE(tiers_that_contradict_each_other_are_refused) {
   config.tensor_parallel = 2;
   config.partition = Partition::kColocated;
   BOOST_TEST(contains(check_config(config).error().message, "--partition colocated"));
+  config.partition = Partition::kStage;
+  BOOST_TEST(contains(check_config(config).error().message, "--partition stage"));
+  config.partition = Partition::kModality;
+  BOOST_TEST(check_config(config).has_value());
+  config.datacenter = {"cpu:0", "cpu:1"};  // the first encodes pictures, too
+  BOOST_TEST(check_config(config).has_value());
+  config.datacenter.clear();
+  config.consumer = {"cpu:0"};
+  BOOST_TEST(contains(check_config(config).error().message, "--consumer is set but"));
 }
 
 BOOST_AUTO_TEST_CASE(default_bodies_hold_all_allowed_pictures) {

@@ -191,6 +191,24 @@ BOOST_AUTO_TEST_CASE(partitions_that_the_devices_cannot_hold_are_refused) {
   BOOST_TEST(refusal(config, two_tiers()).empty());
 }
 
+BOOST_AUTO_TEST_CASE(without_a_consumer_the_first_of_each_group_encodes) {
+  Config config = asked({}, {"cpu:1", "cpu:2", "cpu:3", "cpu:0"});
+  config.tensor_parallel = 2;
+  BOOST_TEST(chosen(config, cpu_only(4)) == "cpu:1 cpu:3 | cpu:1 cpu:2 cpu:3 cpu:0");
+  const auto roles = choose_roles(config, cpu_only(4));
+  BOOST_REQUIRE(roles);
+  BOOST_TEST(check_roles(config, *roles).has_value());
+  const std::string table = roles_table(config, *roles);
+  for (const char* part : {"first of its group; named by --datacenter", "pictures on cpu:1, cpu:3",
+                           "text on cpu:1 + cpu:2, cpu:3 + cpu:0 (tensor parallel)"})
+    BOOST_TEST(contains(table, part), part << " in\n" << table);
+  config.datacenter = {"auto"};
+  BOOST_TEST(chosen(config, two_tiers()) == "cuda:1 | cuda:1 cuda:3");
+  config.steal = StealMode::kOn;
+  BOOST_TEST(contains(check_roles(config, *choose_roles(config, two_tiers())).error().message,
+                      "--steal on needs a consumer device of its own"));
+}
+
 BOOST_AUTO_TEST_CASE(the_table_says_what_was_chosen_and_why) {
   Config config = asked({"cpu:0"}, {"cpu:1"});
   const auto roles = choose_roles(config, cpu_only(2));

@@ -1,6 +1,9 @@
 """Two CPU devices in two roles: the same answers in every partition, and clear refusals."""
 
+import json
+import re
 import subprocess
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,6 +23,7 @@ ARMS = {
     "colocated": ("--partition", "colocated"),
     "colocated, cut before the projector": ("--partition", "colocated", "--cut", "pre"),
 }
+SHARED = ("--datacenter", "cpu:0,cpu:1", "--tensor-parallel", "2", "--dtype", "float32")
 
 
 def answers(server) -> list[str]:
@@ -51,6 +55,24 @@ def test_every_partition_answers_alike(start, expected, arm):
     assert server.stop() == 0
 
 
+def test_two_devices_that_share_the_model_answer_alike(start, expected):
+    """Tensor parallelism: the texts of one device, a table that says so, the bytes that it read, and a clean stop."""
+    server = start(*SHARED)
+    printed = "\n".join(server.lines)
+    assert "first of its group" in printed
+    assert "text on cpu:0 + cpu:1 (tensor parallel)" in printed
+    assert answers(server) == expected
+    with urllib.request.urlopen(server.url + "/metrics", timeout=10) as reply:
+        metrics = reply.read().decode()
+    assert re.search(r'transfer_bytes_total\{[^}]*kind="all_reduce"\} [1-9]', metrics)
+    assert re.search(r'transfer_bytes_total\{[^}]*kind="kv"\} 0\n', metrics)
+    with urllib.request.urlopen(server.url + "/debug/timeline", timeout=10) as reply:
+        events = json.load(reply)["traceEvents"]
+    lanes = {event["tid"] for event in events if event["name"] == "decode"}
+    assert len(lanes) == 2 and all(event["args"]["bytes"] > 0 for event in events if event["name"] == "decode")
+    assert server.stop() == 0
+
+
 def test_the_table_at_start_names_devices_roles_and_links(start):
     """What was chosen is printed before the ready line."""
     server = start(*TWO, "--steal", "off")
@@ -79,6 +101,9 @@ def test_pictures_that_stay_on_a_device_are_told(start, flags):
         (("--consumer", "cpu:0", "--datacenter", "cuda:0"), "cuda:0"),
         (("--partition", "stage"), "both roles"),
         (("--consumer", "cpu:0", "--datacenter", "cpu:1", "--tensor-parallel", "2"), "--tensor-parallel"),
+        (("--tensor-parallel", "2"), "--tensor-parallel 2 does not divide the 1 datacenter device"),
+        (("--datacenter", "cpu:0,cpu:1", "--tensor-parallel", "2", "--partition", "stage"), "--partition stage"),
+        (("--datacenter", "cpu:0,cpu:1", "--tensor-parallel", "2", "--steal", "on"), "--steal on"),
     ],
 )
 def test_roles_that_cannot_be_are_one_line(flags, says):
