@@ -33,6 +33,7 @@ cuda-report:  ## write that report anew
 test-cuda: cuda-build  ## that, and all kernels on an emulated GPU (no GPU needed)
 	@packaging/install-deps.sh --test
 	@tools/build.sh cuda hs_test_cuda
+	@python3 tests/cuda/mutants.py build/cuda
 	@tests/run.sh build/cuda --cpp-only
 
 test-reference:  ## optional: compare random-weight models with Hugging Face transformers (installs PyTorch)

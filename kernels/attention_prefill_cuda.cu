@@ -82,6 +82,40 @@ HS_DEVICE Tile find_tile(const Work& w) {
   return tile;
 }
 
+// Where the keys and values of a tile's sequence stand, for one query head.
+template <typename T, int kHead, bool kPaged>
+struct KeyRows {
+  HS_DEVICE KeyRows(const Work& work, const Tile& tile, int head) : w(work) {
+    if constexpr (kPaged) {
+      table = w.block_tables + tile.seq * w.block_table_stride;
+      kv_head = head / (w.n_heads / w.layout.n_kv_heads);
+    } else {
+      first = w.cu_rows[tile.seq] * w.q_stride + int64_t{head} * kHead;
+    }
+  }
+  HS_DEVICE const T* key(int i) const {
+    if constexpr (kPaged) {
+      const int32_t block = table[i / w.layout.block_size];
+      return static_cast<const T*>(w.kv) +
+             w.layout.key_index(block, kv_head, i % w.layout.block_size);
+    } else {
+      return static_cast<const T*>(w.k) + first + i * w.q_stride;
+    }
+  }
+  HS_DEVICE const T* value(int i) const {
+    if constexpr (kPaged) {
+      return key(i) + w.layout.block_stride() / 2;
+    } else {
+      return static_cast<const T*>(w.v) + first + i * w.q_stride;
+    }
+  }
+
+  const Work& w;
+  const int32_t* table = nullptr;
+  int kv_head = 0;
+  int64_t first = 0;
+};
+
 // Copies rows first .. first + 63 of n to shared memory, zeros for those from n on. row(i) gives
 // the address of row i < n.
 template <typename T, int kHead, typename Row>
@@ -214,25 +248,9 @@ __global__ void __launch_bounds__(kThreads) prefill_kernel(Work w) {
   T* const keys = shared_as<T>();
   T* const values = keys + kRows * kPitch<kHead>;
 
-  const int kv_head = kPaged ? head / (w.n_heads / w.layout.n_kv_heads) : head;
-  const int32_t* const table = kPaged ? w.block_tables + tile.seq * w.block_table_stride : nullptr;
-  const int64_t first_of_seq = kPaged ? 0 : int64_t{w.cu_rows[tile.seq]};
-  const auto key_row = [&](int key) -> const T* {
-    if constexpr (kPaged) {
-      const int64_t index =
-          w.layout.key_index(table[key / w.layout.block_size], kv_head, key % w.layout.block_size);
-      return static_cast<const T*>(w.kv) + index;
-    } else {
-      return static_cast<const T*>(w.k) + (first_of_seq + key) * w.q_stride + int64_t{head} * kHead;
-    }
-  };
-  const auto value_row = [&](int key) -> const T* {
-    if constexpr (kPaged) {
-      return key_row(key) + w.layout.block_stride() / 2;
-    } else {
-      return static_cast<const T*>(w.v) + (first_of_seq + key) * w.q_stride + int64_t{head} * kHead;
-    }
-  };
+  const KeyRows<T, kHead, kPaged> rows(w, tile, head);
+  const auto key_row = [&](int key) { return rows.key(key); };
+  const auto value_row = [&](int key) { return rows.value(key); };
 
   // The queries pass through the keys' buffer once.
   uint32_t q[kHead / 16][4];

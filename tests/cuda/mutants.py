@@ -53,9 +53,9 @@ MUTANTS = [
     ("candidates counted from anything", CUT, "s.n_candidates = 0;\n  __syncthreads();", "s.n_candidates = 0;"),
     (
         "ties by the highest id",
-        "sampling_weights.cuh",
-        "(0xFFFFFFFFU - static_cast<uint32_t>(id));",
-        "static_cast<uint32_t>(id);",
+        CUT,
+        "const bool before = s.candidate_order[i] > mine",
+        "const bool before = (s.candidate_order[i] ^ 0xFFFFFFFF) > (mine ^ 0xFFFFFFFF)",
     ),
 ]
 
@@ -65,7 +65,7 @@ def source_of(file: str) -> str:
     return file if file.endswith(".cu") else "sampling_cuda.cu"
 
 
-def run(command: list[str], directory: Path, timeout_s: int = 300) -> subprocess.CompletedProcess:
+def run(command: list[str], directory: Path, timeout_s: int = 400) -> subprocess.CompletedProcess:
     """Run to the end; the output is kept."""
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=timeout_s)
 
@@ -87,6 +87,7 @@ def plant(index: int, build: Path, commands: dict[str, dict]) -> str:
     compile_command = [str(changed) if a == source and file.endswith(".cu") else a for a in compile_command]
     compiler = next(i for i, a in enumerate(compile_command) if a.endswith("c++"))
     compile_command[compiler + 1 : compiler + 1] = [f"-I{place}", "-Wno-error"]
+    compile_command.append("-O1")
     if (made := run(compile_command, Path(entry["directory"]))).returncode != 0:
         return f"{what}: does not compile: {made.stderr[:300]}"
     objects = [str(o) for o in (build / "tests/CMakeFiles/hs_test_cuda.dir").rglob("*.o")]
@@ -98,8 +99,12 @@ def plant(index: int, build: Path, commands: dict[str, dict]) -> str:
     if (made := run([*link, "-lboost_unit_test_framework", "-lfmt", "-lpthread"], build)).returncode != 0:
         return f"{what}: does not link: {made.stderr[:300]}"
     suite = source_of(file).removesuffix(".cu") + "_tests"
-    ran = run([str(binary), "-t", suite, "--catch_system_errors=no"], build)
-    binary.unlink()
+    try:
+        ran = run([str(binary), "-t", suite, "--catch_system_errors=no"], build)
+    except subprocess.TimeoutExpired:
+        return f"{what}: its tests did not end"
+    finally:
+        binary.unlink()
     if "Running" not in ran.stdout + ran.stderr:
         return f"{what}: suite {suite} did not run"
     return f"{what} ({file}) was not noticed" if ran.returncode == 0 else ""
