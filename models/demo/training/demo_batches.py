@@ -8,6 +8,7 @@ positions continue the prefix's; so one row teaches as much as several rows with
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,11 +26,22 @@ from shape_pictures import (
     small_talk,
     small_talk_with_picture,
     vary_wording,
+    what_is_meant,
 )
 
 IMAGE_MEAN = np.array([0.48145466, 0.4578275, 0.40821073], dtype=np.float32)
 IMAGE_STD = np.array([0.26862954, 0.26130258, 0.27577711], dtype=np.float32)
 IGNORE = -100
+# Answer tokens up to the one that decides; the rest only repeats the question.
+DECISIVE_TOKENS = {"exists": 1, "count_kind": 3, "side": 3}
+
+
+@dataclass
+class Aim:
+    """What the question of a branch is about: token `at` names the shapes `meant`, ranks from the left per picture."""
+
+    at: int
+    meant: list[list[int]]
 
 
 @dataclass
@@ -40,6 +52,7 @@ class Branch:
     labels: list[int]
     sees_prefix: bool
     topic: str
+    aim: Aim | None = None
 
 
 @dataclass
@@ -60,10 +73,13 @@ class Batch:
     branch_of: torch.Tensor  # (B, S) int64: 0 prefix, 1.. branches, -1 padding
     attention: torch.Tensor  # (B, 1, S, S) bool
     positions: torch.Tensor  # (3, B, S) int64: time, height, width
-    pixels: torch.Tensor  # LLaVA (P, 3, H, W); Qwen (P, patches, patch_dim)
+    pixels: torch.Tensor  # LLaVA (P, 3, H, W); Qwen (P, patches, patch_dim); encoded (P, cells, LM width)
     grid: tuple[int, int]  # image-token rows and columns, the same for all pictures
     cell_labels: torch.Tensor  # (P, rows * columns, 4): kind, colour, x rank, y rank (0 = none)
     topics: list[list[str]]
+    encoded: bool = False  # `pixels` has the image tokens themselves
+    aims: torch.Tensor | None = None  # (N, 2) int64: row and token that name the shapes of row n of `aimed_at`
+    aimed_at: torch.Tensor | None = None  # (N, 8, S) bool: the tokens of each shape meant
 
 
 # ---------------------------------------------------------------------------------------------
@@ -242,15 +258,33 @@ class QwenDialogs:
         """System turn and the user turn up to and including its pictures."""
         return self.encode(f"{self.system}<|im_start|>user\n" + self.picture * pictures)
 
-    def branch(self, turns: list[tuple[str, str]], topic: str, sees_prefix: bool = True) -> Branch:
-        """(question, answer) turns after the prefix's pictures, or a dialog of its own."""
+    def branch(
+        self,
+        turns: list[tuple[str, str]],
+        topic: str,
+        sees_prefix: bool = True,
+        scenes: list[Scene] | None = None,
+        learn_at_most: int | None = None,
+    ) -> Branch:
+        """(question, answer) turns after the prefix's pictures, or a dialog of its own.
+
+        `scenes` of the prefix's pictures give the branch its aim; the answer is cut after
+        `learn_at_most` tokens.
+        """
         text = "" if sees_prefix else f"{self.system}<|im_start|>user\n"
         for question, answer in turns[:-1]:
             text += f"{question}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n<|im_start|>user\n"
+        before = len(text)
         text += f"{turns[-1][0]}<|im_end|>\n<|im_start|>assistant\n"
         asked = self.encode(text)
         whole = self.encode(f"{text}{turns[-1][1]}<|im_end|>")
-        return Branch(whole, [IGNORE] * len(asked) + whole[len(asked) :], sees_prefix, topic)
+        if learn_at_most is not None:
+            whole = whole[: len(asked) + learn_at_most]
+        aim = None
+        if scenes and (found := what_is_meant(turns[-1][0], scenes)):
+            spans = self.tokenizer.encode(text).offsets
+            aim = Aim(next(i for i, (_, end) in enumerate(spans) if end >= before + found[0]), found[1])
+        return Branch(whole, [IGNORE] * len(asked) + whole[len(asked) :], sees_prefix, topic, aim)
 
     def row(self, text: str, answer: str, topic: str) -> Row:
         """A row of one branch that holds the pictures itself; `text` ends where the answer starts."""
@@ -347,16 +381,59 @@ def collate(rows: list[Row], image_id: int, grid: tuple[int, int], spatial: bool
     }
 
 
+def lay_out_aims(
+    rows: list[Row], input_ids: torch.Tensor, image_id: int, cell_labels: np.ndarray, most: int = 8
+) -> dict:
+    """`Batch.aims` and `Batch.aimed_at`; a question about shapes that are not there aims at token 0.
+
+    cell_labels (P, cells, 4), the same number of pictures in every row.
+    """
+    pictures = len(cell_labels) // len(rows)
+    places, targets = [], []
+    for number, row in enumerate(rows):
+        cells = (input_ids[number] == image_id).nonzero()[:, 0].numpy()
+        ranks = cell_labels[number * pictures : (number + 1) * pictures, :, 2]
+        start = len(row.prefix)
+        for branch in row.branches:
+            if branch.aim is not None:
+                target = np.zeros((most, input_ids.shape[1]), dtype=bool)
+                wanted = [(p, rank) for p, meant in enumerate(branch.aim.meant) for rank in meant]
+                for slot, (picture, rank) in enumerate(wanted[:most]):
+                    here = np.zeros(ranks.shape, dtype=bool)
+                    here[picture] = ranks[picture] == 1 + rank
+                    target[slot, cells[here.flatten()]] = True
+                target[0, 0] = not wanted
+                places.append((number, start + branch.aim.at))
+                targets.append(target)
+            start += len(branch.tokens)
+    if not places:
+        return {}
+    return {"aims": torch.tensor(places), "aimed_at": torch.from_numpy(np.stack(targets))}
+
+
 class BatchMaker:
     """Draws fresh pictures and dialogs; `vision` says how pictures become pixels.
 
     `vision` is {"kind": "clip", "side": .., "patch": ..} or
     {"kind": "qwen", "patch": .., "merge": .., "min_pixels": .., "max_pixels": ..}.
     `topic_weights` says how often each topic is asked (None: as in scoring).
+    `encode`, from pixels and grid to image tokens (P, cells, LM width), makes batches for a decoder
+    that learns alone: pictures come back with new questions, as their image tokens.
     """
 
-    def __init__(self, dialogs, vision: dict, seed: int, topic_weights: list[float] | None = None, branches: int = 5):
+    def __init__(
+        self,
+        dialogs,
+        vision: dict,
+        seed: int,
+        topic_weights: list[float] | None = None,
+        branches: int = 5,
+        encode: Callable[[torch.Tensor, tuple[int, int]], torch.Tensor] | None = None,
+    ):
         self.dialogs = dialogs
+        self.encode = encode
+        self.encoded: dict[tuple[int, int], list[tuple[Scene, np.ndarray, np.ndarray]]] = {}
+        self.mode_shares = [0.68, 0.17, 0.15] if encode is None else [0.84, 0.1, 0.06]
         self.topic_weights = topic_weights
         self.vision = vision
         self.rng = np.random.default_rng(seed)
@@ -390,7 +467,7 @@ class BatchMaker:
         return max(80, int(side * math.sqrt(stretch))), max(80, int(side / math.sqrt(stretch)))
 
     def _ask(self, scene: Scene) -> tuple[str, str, str]:
-        topic, question, answer = question_for_one(self.rng, scene, self.topic_weights)
+        topic, question, answer = question_for_one(self.rng, scene, self.topic_weights, self.encode is not None)
         return topic, vary_wording(self.rng, question), answer
 
     def pictures(self, count: int, fresh: int) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int]]:
@@ -412,6 +489,22 @@ class BatchMaker:
         pixels = np.stack([c[0].astype(np.float32) for c in chosen])
         return torch.from_numpy(pixels), torch.from_numpy(np.stack([c[1] for c in chosen])), grid
 
+    def _dialog_pictures(
+        self, count: int, width: int, height: int, max_shapes: int, fresh: int = 2
+    ) -> list[tuple[Scene, np.ndarray, np.ndarray]]:
+        """(scene, pixels or image tokens, cell labels) of pictures of one size."""
+        if self.encode is None:
+            return [self._picture(width, height, max_shapes) for _ in range(count)]
+        grid = self._qwen_grid(width, height)[:2]
+        earlier = self.encoded.setdefault(grid, [])
+        usable = [i for i, known in enumerate(earlier) if len(known[0].shapes) <= max_shapes]
+        chosen = [earlier[i] for i in self.rng.permutation(usable)[: count - fresh]]
+        drawn = [self._picture(width, height, max_shapes) for _ in range(count - len(chosen))]
+        image_tokens = self.encode(torch.from_numpy(np.stack([d[1] for d in drawn])), grid).numpy()
+        new = [(scene, tokens, labels) for (scene, _, labels), tokens in zip(drawn, image_tokens)]
+        earlier += new
+        return new + chosen
+
     def next(self, tokens: int, mode: str | None = None) -> Batch:
         """A batch of about `tokens` text and image tokens.
 
@@ -419,7 +512,7 @@ class BatchMaker:
         row: a picture in each of two turns or, where the template allows it, text before picture).
         """
         rng = self.rng
-        mode = mode or str(rng.choice(["one", "two", "turns"], p=[0.68, 0.17, 0.15]))
+        mode = mode or str(rng.choice(["one", "two", "turns"], p=self.mode_shares))
         width, height = self._size()
         if self.vision["kind"] == "clip":
             cells = self.vision["side"] // self.vision["patch"]
@@ -437,8 +530,10 @@ class BatchMaker:
             tokens //= 2  # many pictures for few answers
         rows: list[Row] = []
         pixels, cells_of = [], []
-        for _ in range(max(4, tokens // row_cost)):
-            drawn = [self._picture(width, height, 4 if pictures == 1 else 3) for _ in range(pictures)]
+        count = max(4, tokens // row_cost)
+        available = self._dialog_pictures(count * pictures, width, height, 4 if pictures == 1 else 3)
+        for number in range(count):
+            drawn = available[number::count]
             scenes = [d[0] for d in drawn]
             pixels += [d[1] for d in drawn]
             cells_of += [d[2] for d in drawn]
@@ -453,11 +548,16 @@ class BatchMaker:
             branches = [self._branch(scenes) for _ in range(self.branches)]
             rows.append(Row(self.dialogs.prefix(pictures), branches))
         laid = collate(rows, self.dialogs.image_id, grid, spatial=self.vision["kind"] == "qwen")
+        aims = {}
+        if self.encode is not None:
+            aims = lay_out_aims(rows, laid["input_ids"], self.dialogs.image_id, np.stack(cells_of))
         return Batch(
             **laid,
+            **aims,
             pixels=torch.from_numpy(np.stack(pixels)),
             grid=grid,
             cell_labels=torch.from_numpy(np.stack(cells_of)),
+            encoded=self.encode is not None,
             topics=[[b.topic for b in row.branches] for row in rows],
         )
 
@@ -480,4 +580,7 @@ class BatchMaker:
         turns = [ask()]
         while len(turns) < 3 and rng.random() < 0.2:
             turns.append(small_talk_with_picture(rng) if rng.random() < 0.12 else ask())
-        return self.dialogs.branch([t[1:] for t in turns], turns[-1][0])
+        if self.encode is None:
+            return self.dialogs.branch([t[1:] for t in turns], turns[-1][0])
+        most = DECISIVE_TOKENS.get(turns[-1][0]) if rng.random() < 0.8 else None
+        return self.dialogs.branch([t[1:] for t in turns], turns[-1][0], scenes=scenes, learn_at_most=most)

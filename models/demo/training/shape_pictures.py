@@ -9,6 +9,7 @@ any outside data. Everything is drawn from a `numpy.random.Generator`, hence rep
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -317,10 +318,48 @@ def _existence(rng: np.random.Generator, scene: Scene) -> tuple[str, bool]:
     return noun, any(s.name == noun for s in scene.shapes)
 
 
+def _absent_noun(rng: np.random.Generator, scene: Scene) -> str:
+    """A kind or a coloured kind that is not there; most often one that is there in part."""
+    kinds, names = {s.kind for s in scene.shapes}, {s.name for s in scene.shapes}
+    while True:
+        shape, other = _pick(rng, scene.shapes), _pick(rng, scene.shapes)
+        mode = rng.random()
+        if mode < 0.25:
+            noun = str(_pick(rng, SHAPES))
+        elif mode < 0.5:
+            noun = f"{shape.colour} {other.kind}"
+        elif mode < 0.7:
+            noun = f"{shape.colour} {_pick(rng, SHAPES)}"
+        elif mode < 0.9:
+            noun = f"{_pick(rng, COLOUR_NAMES)} {shape.kind}"
+        else:
+            noun = f"{_pick(rng, COLOUR_NAMES)} {_pick(rng, SHAPES)}"
+        if noun not in kinds and noun not in names:
+            return noun
+
+
+def balanced_existence(rng: np.random.Generator, scene: Scene) -> tuple[str, bool]:
+    """As `_existence`, but the noun alone does not tell how likely a yes is: half are there in every scene."""
+    if rng.random() < 0.5:
+        return _absent_noun(rng, scene), False
+    shape = _pick(rng, scene.shapes)
+    return (shape.kind if rng.random() < 0.3 else shape.name), True
+
+
+def balanced_kind(rng: np.random.Generator, scene: Scene) -> str:
+    """A kind to count, such that the numbers that occur in the scene (0 too) are equally likely."""
+    kinds = [s.kind for s in scene.shapes]
+    number = _pick(rng, sorted({kinds.count(k) for k in SHAPES}))
+    return str(_pick(rng, [k for k in SHAPES if kinds.count(k) == number]))
+
+
 def question_for_one(
-    rng: np.random.Generator, scene: Scene, weights: list[float] | None = None
+    rng: np.random.Generator, scene: Scene, weights: list[float] | None = None, balanced: bool = False
 ) -> tuple[str, str, str]:
-    """One (topic, question, answer) about a scene; `weights` says how often each topic of TOPICS comes."""
+    """One (topic, question, answer) about a scene; `weights` says how often each topic of TOPICS comes.
+
+    With `balanced`, only looking at the picture tells a yes from a no and a number from another.
+    """
     kinds = [s.kind for s in scene.shapes]
     colours = [s.colour for s in scene.shapes]
     while True:
@@ -332,7 +371,10 @@ def question_for_one(
         if topic == "count":
             return topic, _pick(rng, COUNT), _count_sentence(len(kinds), "shape")
         if topic == "count_kind":
-            kind = _pick(rng, kinds) if rng.random() < 0.7 else _pick(rng, SHAPES)
+            if balanced:
+                kind = balanced_kind(rng, scene)
+            else:
+                kind = _pick(rng, kinds) if rng.random() < 0.7 else _pick(rng, SHAPES)
             plural = "crosse" if kind == "cross" else kind
             question = _pick(rng, COUNT_KIND).format(k=plural)
             number = kinds.count(kind)
@@ -350,7 +392,7 @@ def question_for_one(
                 question = _pick(rng, SHAPE_OF).format(c=shape.colour)
                 return topic, question, f"The {shape.colour} shape is a {shape.kind}."
         if topic == "exists":
-            noun, present = _existence(rng, scene)
+            noun, present = (balanced_existence if balanced else _existence)(rng, scene)
             question = _pick(rng, EXISTS).format(a=with_article(noun))
             if present:
                 return topic, question, f"Yes, there is {with_article(noun)}."
@@ -369,6 +411,8 @@ TOPICS = ["caption", "describe", "count", "count_kind", "colour", "shape", "exis
 TOPIC_WEIGHTS = [0.22, 0.10, 0.08, 0.08, 0.12, 0.10, 0.12, 0.12, 0.06]
 # What a fine-tuning run sees instead: the topics that are learnt last come more often.
 HARD_TOPIC_WEIGHTS = [0.12, 0.06, 0.05, 0.26, 0.06, 0.05, 0.32, 0.05, 0.03]
+# And one whose vision tower stands still.
+DECODER_TOPIC_WEIGHTS = [0.08, 0.05, 0.04, 0.22, 0.09, 0.06, 0.30, 0.14, 0.02]
 
 
 def shape_on_side(scene: Scene, side: str) -> Shape | None:
@@ -377,6 +421,35 @@ def shape_on_side(scene: Scene, side: str) -> Shape | None:
     ordered = sorted(scene.shapes, key=key, reverse=side in ("right", "bottom"))
     gap = abs(key(ordered[0]) - key(ordered[1]))
     return ordered[0] if gap >= 0.1 * min(scene.width, scene.height) else None
+
+
+_KIND_WORDS = re.compile(r"\b(" + "|".join(SHAPES) + r")(?:s|es)?\b")
+_COLOUR_WORDS = re.compile(r"\b(" + "|".join(COLOUR_NAMES) + r")\b")
+_SIDE_WORDS = re.compile(r"\b(left|right|top|bottom|highest|lowest)\b")
+
+
+def what_is_meant(question: str, scenes: list[Scene]) -> tuple[int, list[list[int]]] | None:
+    """Where in a question the shapes it asks about are named, and which ones they are.
+
+    Returns the end of the last word that picks shapes out, and for each scene the ranks from the
+    left of the shapes meant (none if there is no such shape); None for questions about all shapes.
+    """
+    kind, colour = _KIND_WORDS.search(question), _COLOUR_WORDS.search(question)
+    if kind or colour:
+        meant = [
+            [
+                rank
+                for rank, shape in enumerate(scene.shapes)
+                if (not kind or shape.kind == kind[1]) and (not colour or shape.colour == colour[1])
+            ]
+            for scene in scenes
+        ]
+        return max(word.end() for word in (kind, colour) if word), meant
+    side = _SIDE_WORDS.search(question)
+    if not side or len(scenes) > 1 or len(scenes[0].shapes) < 2:
+        return None
+    shape = shape_on_side(scenes[0], {"highest": "top", "lowest": "bottom"}.get(side[1], side[1]))
+    return None if shape is None else (side.end(), [[scenes[0].shapes.index(shape)]])
 
 
 # ---------------------------------------------------------------------------------------------

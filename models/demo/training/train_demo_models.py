@@ -25,12 +25,21 @@ import torch.nn.functional as F
 from demo_batches import IGNORE, Batch, BatchMaker, LlavaDialogs, QwenDialogs
 from demo_checkpoints import LLAVA, QWEN, build_model, export_checkpoint, load_for_reference, load_weights
 from demo_tokenizers import build_llama_style, build_qwen_style
-from shape_pictures import COLOUR_NAMES, HARD_TOPIC_WEIGHTS, SHAPES, draw_scene, question_for_one, random_scene
+from shape_pictures import (
+    COLOUR_NAMES,
+    DECODER_TOPIC_WEIGHTS,
+    HARD_TOPIC_WEIGHTS,
+    SHAPES,
+    draw_scene,
+    question_for_one,
+    random_scene,
+)
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 CELL_CLASSES = (1 + len(SHAPES), 1 + len(COLOUR_NAMES), 5, 5)
 HELD_OUT_SEED = 987654
+AIM_LAYER, AIM_HEADS = 1, (0, 3)  # which decoder layer and query heads look for the shapes a question means
 # Without bfloat16 instructions autocast is many times slower than float32.
 FAST_BF16 = "amx_bf16" in Path("/proc/cpuinfo").read_text() or "avx512_bf16" in Path("/proc/cpuinfo").read_text()
 
@@ -78,6 +87,43 @@ class CellReader(nn.Module):
             each = F.cross_entropy(part, labels[:, column], reduction="none")
             total = total + (each * weight).sum() / weight.sum()
         return total
+
+
+class AimReader(nn.Module):
+    """Throw-away head and loss: at the word that names shapes, some heads look at them, and their number is known.
+
+    Whether there is a green star is hard to find out by trial: until some head looks for both words
+    at once, and elsewhere when there is none, every guess costs the same. This says where to look.
+    """
+
+    def __init__(self, width: int, most: int = 4):
+        super().__init__()
+        self.most = most
+        self.linear = nn.Linear(width, most + 1)
+
+    def loss(self, layers: nn.ModuleList, into: list[torch.Tensor], mask, rotary, batch: Batch) -> torch.Tensor:
+        """into: what each layer was given, (B, S, width); mask (B, 1, S, S); rotary: cosines and sines (B, S, d)."""
+        rows, columns = batch.aims.unbind(1)
+        layer = layers[AIM_LAYER]
+        attention, hidden = layer.self_attn, layer.input_layernorm(into[AIM_LAYER])
+        groups = attention.num_key_value_groups
+        cos, sin = (part.unsqueeze(2) for part in rotary)
+
+        def turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+            first, second = x.chunk(2, dim=-1)
+            return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+        query = attention.q_proj(hidden[rows, columns]).unflatten(-1, (-1, attention.head_dim))[:, AIM_HEADS]
+        key = attention.k_proj(hidden).unflatten(-1, (-1, attention.head_dim))
+        query = turned(query, cos[rows, columns], sin[rows, columns]) * attention.scaling
+        key = turned(key, cos, sin)[rows][:, :, [head // groups for head in AIM_HEADS]]
+        scores = torch.einsum("nhd,nshd->nhs", query, key) + mask[rows, 0, columns][:, None]
+        mass = torch.einsum("nhs,nms->nhm", scores.softmax(-1), batch.aimed_at.to(scores.dtype))
+        meant = batch.aimed_at.any(-1)  # (N, 8)
+        missed = -mass.clamp_min(1e-6).log().mean(1)
+        looking = ((missed * meant).sum(1) / meant.sum(1).clamp_min(1)).mean()
+        number = torch.where(batch.aimed_at[:, 0, 0], 0, meant.sum(1)).clamp_max(self.most)
+        return looking + F.cross_entropy(self.linear(into[AIM_LAYER + 1][rows, columns]), number)
 
 
 def clip_features(model: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
@@ -141,7 +187,14 @@ def qwen_features(model: nn.Module, pixels: torch.Tensor, grid: tuple[int, int])
 class Trainer:
     """One model with its tokenizer, batches and optimiser."""
 
-    def __init__(self, family: str, seed: int, compiled: bool = False, topic_weights: list[float] | None = None):
+    def __init__(
+        self,
+        family: str,
+        seed: int,
+        compiled: bool = False,
+        topic_weights: list[float] | None = None,
+        decoder_only: bool = False,
+    ):
         torch.manual_seed(seed)
         self.family = family
         if family == "llava":
@@ -161,9 +214,15 @@ class Trainer:
         self.shield_vision = False  # when true, the language loss does not move the vision tower
         self.model.set_attn_implementation("plain")
         self.reader = CellReader(self.settings["text"]["hidden_size"])
+        self.aim_reader = AimReader(self.settings["text"]["hidden_size"])
+        self.decoder_only = decoder_only
+        if decoder_only:
+            self.model.model.visual.requires_grad_(False)
         if compiled:
             self._compile()
-        self.batches = BatchMaker(self.dialogs, vision, seed, topic_weights)
+        encode = torch.no_grad()(self._features) if decoder_only else None
+        branches = 9 if decoder_only else 5
+        self.batches = BatchMaker(self.dialogs, vision, seed, topic_weights, branches, encode)
         self.held_out = BatchMaker(self.dialogs, vision, HELD_OUT_SEED)
 
     def _compile(self) -> None:
@@ -175,16 +234,16 @@ class Trainer:
             tower = self.model.model.vision_tower
             for layer in getattr(tower, "vision_model", tower).encoder.layers:
                 layer.compile(dynamic=True)
-        else:
+        elif not self.decoder_only:
             qwen_vision_block = torch.compile(qwen_vision_block, dynamic=True)
 
     def warm_up(self, tokens: int) -> None:
         """One forward and backward pass of each kind of batch, so that compiling is done."""
         for mode in ("one", "two", "turns"):
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=FAST_BF16):
-                logits, labels, _, cell_loss = self.forward(self.held_out.next(tokens, mode))
-            (F.cross_entropy(logits.float(), labels) + cell_loss).backward()
-        for module in (self.model, self.reader):
+                logits, labels, _, helper_loss = self.forward(self.batches.next(tokens, mode))
+            (F.cross_entropy(logits.float(), labels) + helper_loss).backward()
+        for module in (self.model, self.reader, self.aim_reader):
             module.zero_grad(set_to_none=True)
 
     def _check_vision(self) -> None:
@@ -218,26 +277,36 @@ class Trainer:
         return loss.item(), right.item()
 
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logits (L, vocabulary) and labels (L,) of the learnt tokens, their rows' index, cell loss."""
+        """Logits (L, vocabulary) and labels (L,) of the learnt tokens, their rows' index, helper loss.
+
+        The helper loss is that of the cells, or for encoded pictures that of the aims.
+        """
         core = self.model.model
-        image_tokens = self._features(batch.pixels, batch.grid)
-        cell_loss = self.reader.loss(image_tokens, batch.cell_labels)
+        helper_loss = torch.zeros(())
+        if batch.encoded:
+            image_tokens = batch.pixels
+        else:
+            image_tokens = self._features(batch.pixels, batch.grid)
+            helper_loss = self.reader.loss(image_tokens, batch.cell_labels)
         embeds = core.language_model.embed_tokens(batch.input_ids)
         is_image = (batch.input_ids == self.dialogs.image_id) & (batch.branch_of >= 0)
         if self.shield_vision:
             image_tokens = image_tokens.detach()
         image_tokens = image_tokens.flatten(0, 1).to(embeds.dtype)
         embeds = embeds.masked_scatter(is_image[..., None], image_tokens)
-        hidden = core.language_model(
-            inputs_embeds=embeds,
-            attention_mask=additive(batch.attention),
-            position_ids=batch.positions if self.family != "llava" else batch.positions[0],
-            use_cache=False,
-        ).last_hidden_state
+        decoder, hidden, into = core.language_model, embeds, []
+        mask = additive(batch.attention)
+        rotary = decoder.rotary_emb(hidden, batch.positions if self.family != "llava" else batch.positions[0])
+        for layer in decoder.layers:
+            into.append(hidden)
+            hidden = layer(hidden, attention_mask=mask, position_embeddings=rotary)
+        if batch.aims is not None:
+            helper_loss = self.aim_reader.loss(decoder.layers, into, mask, rotary, batch)
+        hidden = decoder.norm(hidden)
         learnt = batch.labels != IGNORE
         before = torch.zeros_like(learnt)
         before[:, :-1] = learnt[:, 1:]
-        return self.model.lm_head(hidden[before]), batch.labels[learnt], learnt.nonzero(), cell_loss
+        return self.model.lm_head(hidden[before]), batch.labels[learnt], learnt.nonzero(), helper_loss
 
     def train(self, minutes: float, tokens: int, peak: float, shares: tuple[float, float], folder: Path) -> None:
         """Run until the time is up; the learning rate follows a cosine over time.
@@ -248,7 +317,8 @@ class Trainer:
         Every 400 steps the checkpoint so far goes to `folder`.
         """
         self.model.train()
-        named = [(n, p) for m in (self.model, self.reader) for n, p in m.named_parameters()]
+        helper = self.aim_reader if self.decoder_only else self.reader
+        named = [(n, p) for m in (self.model, helper) for n, p in m.named_parameters() if p.requires_grad]
         decay = [p for n, p in named if p.ndim > 1 and "embed" not in n]
         plain = [p for n, p in named if not (p.ndim > 1 and "embed" not in n)]
         optimiser = torch.optim.AdamW(
@@ -267,14 +337,14 @@ class Trainer:
             else:
                 # While the decoder learns to look, its first gradients would only blur the features.
                 self.shield_vision = share < shield_share
-                if share < 0.85 and step % 4 == 0:  # more pictures than the dialogs bring
+                if share < 0.85 and step % 4 == 0 and not self.decoder_only:  # more pictures than dialogs bring
                     self.train_vision(count=48, fresh=8)
                 batch = self.batches.next(tokens)
                 with torch.autocast("cpu", dtype=torch.bfloat16, enabled=FAST_BF16):
-                    logits, labels, _, cell_loss = self.forward(batch)
+                    logits, labels, _, helper_loss = self.forward(batch)
                 loss = F.cross_entropy(logits.float(), labels)
-                (loss + 0.5 * cell_loss).backward()
-                kept.append((loss.item(), cell_loss.item()))
+                (loss + 0.5 * helper_loss).backward()
+                kept.append((loss.item(), helper_loss.item()))
             nn.utils.clip_grad_norm_([p for _, p in named], 1.0)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
@@ -283,7 +353,7 @@ class Trainer:
                 means = np.mean(kept, axis=0)
                 kept = []
                 seconds = time.monotonic() - start
-                names = ("cells", "kinds right") if share < vision_share else ("loss", "cells")
+                names = ("cells", "kinds right") if share < vision_share else ("loss", "helper")
                 parts = ", ".join(f"{n} {m:.4f}" for n, m in zip(names, means))
                 print(f"step {step} {seconds:.0f}s rate {rate:.5f} {parts}", flush=True)
             if share >= vision_share and step % 200 == 0:
@@ -356,6 +426,7 @@ def main() -> None:
     parser.add_argument("--resume", type=Path, help="start from the weights of this checkpoint")
     parser.add_argument("--resume-part", default="", help="only weights whose name starts so")
     parser.add_argument("--hard-topics", action="store_true", help="ask more of what is learnt last")
+    parser.add_argument("--decoder-only", action="store_true", help="qwen2_5_vl: the vision tower stands still")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--score", type=int, default=500, help="held-out pictures to score at the end")
@@ -365,7 +436,9 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     if not options.score_only:
         weights = HARD_TOPIC_WEIGHTS if options.hard_topics else None
-        trainer = Trainer(options.model, options.seed, not options.no_compile, weights)
+        if options.decoder_only:
+            weights = DECODER_TOPIC_WEIGHTS
+        trainer = Trainer(options.model, options.seed, not options.no_compile, weights, options.decoder_only)
         if options.resume:
             load_weights(trainer.model, options.model, options.resume, options.resume_part)
         size = sum(p.numel() for p in trainer.model.parameters())
