@@ -433,7 +433,7 @@ class BatchMaker:
         self.dialogs = dialogs
         self.encode = encode
         self.encoded: dict[tuple[int, int], list[tuple[Scene, np.ndarray, np.ndarray]]] = {}
-        self.mode_shares = [0.68, 0.17, 0.15] if encode is None else [0.84, 0.1, 0.06]
+        self.mode_shares = [0.68, 0.17, 0.15] if encode is None else [0.76, 0.17, 0.07]
         self.topic_weights = topic_weights
         self.vision = vision
         self.rng = np.random.default_rng(seed)

@@ -412,7 +412,7 @@ TOPIC_WEIGHTS = [0.22, 0.10, 0.08, 0.08, 0.12, 0.10, 0.12, 0.12, 0.06]
 # What a fine-tuning run sees instead: the topics that are learnt last come more often.
 HARD_TOPIC_WEIGHTS = [0.12, 0.06, 0.05, 0.26, 0.06, 0.05, 0.32, 0.05, 0.03]
 # And one whose vision tower stands still.
-DECODER_TOPIC_WEIGHTS = [0.08, 0.05, 0.04, 0.22, 0.09, 0.06, 0.30, 0.14, 0.02]
+DECODER_TOPIC_WEIGHTS = [0.16, 0.07, 0.05, 0.16, 0.06, 0.07, 0.28, 0.14, 0.01]
 
 
 def shape_on_side(scene: Scene, side: str) -> Shape | None:
