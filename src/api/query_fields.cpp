@@ -30,7 +30,7 @@ QueryReader::QueryReader(std::string_view query) {
   }
 }
 
-void QueryReader::fail_field(std::string_view name, std::string message) {
+void QueryReader::fail_field(std::string_view name, const std::string& message) {
   if (!status_) return;
   status_ = std::unexpected(Error{ErrorKind::kInvalidArgument, to_valid_utf8(message),
                                   "invalid_value", to_valid_utf8(name)});

@@ -23,7 +23,7 @@ class QueryReader {
   Status status() const;
 
  private:
-  void fail_field(std::string_view name, std::string message);
+  void fail_field(std::string_view name, const std::string& message);
 
   std::map<std::string, std::string, std::less<>> fields_;
   std::map<std::string, bool, std::less<>> asked_;
