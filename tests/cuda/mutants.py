@@ -87,7 +87,6 @@ def plant(index: int, build: Path, commands: dict[str, dict]) -> str:
     compile_command = [str(changed) if a == source and file.endswith(".cu") else a for a in compile_command]
     compiler = next(i for i, a in enumerate(compile_command) if a.endswith("c++"))
     compile_command[compiler + 1 : compiler + 1] = [f"-I{place}", "-Wno-error"]
-    compile_command.append("-O1")
     if (made := run(compile_command, Path(entry["directory"]))).returncode != 0:
         return f"{what}: does not compile: {made.stderr[:300]}"
     objects = [str(o) for o in (build / "tests/CMakeFiles/hs_test_cuda.dir").rglob("*.o")]
