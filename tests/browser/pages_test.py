@@ -17,8 +17,8 @@ def open_page(page, name: str) -> None:
 
 
 def test_the_dashboard_shows_the_pools_and_their_work(page):
-    """A picture's way: encoded on the one device, moved, answered on the other."""
-    ask_about(page, "picture1.png")
+    """A picture's way: encoded on the one device (no other test shows it this one), moved, answered on the other."""
+    ask_about(page, "picture6.jpg")
     open_page(page, "Dashboard")
     pipeline = page.locator(".pipeline")
     expect(pipeline.get_by_text("Consumer pool")).to_be_visible()
