@@ -10,10 +10,15 @@ struct ByCode {
   int status;
 };
 constexpr ByCode kByCode[] = {
-    {"admin_key_needed", 403},           {"cancelled_by_admin", 403},  // a status that clients do
-                                                                       // not try again after
-    {"concurrency_limit_exceeded", 429}, {"host_not_allowed", 403},    {"invalid_api_key", 401},
-    {"method_not_allowed", 405},         {"rate_limit_exceeded", 429}, {"request_too_large", 413},
+    {"admin_key_needed", 403},
+    {"cancelled_by_admin", 403},  // a status that clients do
+                                  // not try again after
+    {"concurrency_limit_exceeded", 429},
+    {"host_not_allowed", 403},
+    {"invalid_api_key", 401},
+    {"method_not_allowed", 405},
+    {"rate_limit_exceeded", 429},
+    {"request_too_large", 413},
     {"unsupported_media_type", 415},
 };
 

@@ -195,7 +195,8 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   if (version->parsed()) return version_command();
   if (const auto planned = run_plan(app, parsed.plan)) return *planned;
   if (app.get_subcommands().empty())
-    return usage_error("name a sub-command: serve, run, bench, logs, keys, plan, config or version");
+    return usage_error(
+        "name a sub-command: serve, run, bench, logs, keys, plan, config or version");
 
   parsed.sources.environment = [](const char* name) { return std::getenv(name); };
   if (!parsed.file.empty()) parsed.sources.file = parsed.file;
