@@ -60,7 +60,7 @@ bool EmbeddingSlots::reserve(std::span<const ImageKey> keys, std::vector<SlotId>
     HS_CHECK(!index_.contains(key));
     total += key.n_rows;
   }
-  if (!find_gap(total, true)) return false;
+  if (total > n_rows_ - n_rows_held_ || !find_gap(total, true)) return false;
   std::optional<int64_t> row = find_gap(total, false);
   while (!row) {
     HS_CHECK(evict_one());
@@ -84,12 +84,16 @@ bool EmbeddingSlots::reserve(std::span<const ImageKey> keys, std::vector<SlotId>
     *row += key.n_rows;
   }
   n_rows_used_ += total;
+  n_rows_held_ += total;
   n_held_ += static_cast<int32_t>(keys.size());
   return true;
 }
 
 void EmbeddingSlots::add_ref(SlotId slot) {
-  if (at(slot).refs++ == 0) ++n_held_;
+  Slot& s = at(slot);
+  if (s.refs++ > 0) return;
+  ++n_held_;
+  n_rows_held_ += s.key.n_rows;
 }
 
 void EmbeddingSlots::release(SlotId slot) {
@@ -97,6 +101,7 @@ void EmbeddingSlots::release(SlotId slot) {
   HS_CHECK_GT(s.refs, 0);
   if (--s.refs > 0) return;
   --n_held_;
+  n_rows_held_ -= s.key.n_rows;
   s.released_at = ++n_releases_;
 }
 

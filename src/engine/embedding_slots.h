@@ -93,6 +93,7 @@ class EmbeddingSlots {
 
   int64_t n_rows_;
   int64_t n_rows_used_ = 0;
+  int64_t n_rows_held_ = 0;  // of slots with references
   int32_t n_held_ = 0;
   uint64_t n_releases_ = 0;
   std::vector<Slot> slots_;

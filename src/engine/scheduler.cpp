@@ -86,6 +86,7 @@ Result<int32_t> Scheduler::arrived(NewRequest request) {
   state->cached_hint = cached_prefix(first, false);
   waiting_.push_back(&first);
   by_arrival_.push_back(state.get());
+  links_stale_ = true;
   ++n_unstarted_;
   const int32_t max_tokens = state->max_tokens;
   requests_.emplace(request.id, std::move(state));
@@ -188,6 +189,7 @@ void Scheduler::release_blocks(Sequence& sequence) {
 // The prompt has been run: the further choices start from its full blocks.
 void Scheduler::fork_choices(RequestState& request) {
   const Sequence& first = request.choices.front();
+  links_stale_ = true;
   const int32_t n_shared = request.fork_point(config_.block_size) / config_.block_size;
   for (Sequence& sequence : request.choices) {
     if (sequence.state != SequenceState::kUnstarted) continue;
@@ -208,7 +210,7 @@ void Scheduler::fork_choices(RequestState& request) {
 // ---- a step's end
 
 void Scheduler::complete_item(const StepOrder::Item& item, int32_t token) {
-  RequestState& request = *requests_.at(item.sequence->request->id);
+  RequestState& request = *item.sequence->request;
   Sequence& sequence = request.choices[static_cast<size_t>(item.sequence->choice)];
   sequence.in_flight = false;
   if (request.cancelled) return;
@@ -246,7 +248,7 @@ void Scheduler::step_failed() {
   HS_CHECK(step_in_flight_);
   step_in_flight_ = false;
   for (const StepOrder::Item& item : step_) {
-    RequestState& request = *requests_.at(item.sequence->request->id);
+    RequestState& request = *item.sequence->request;
     request.choices[static_cast<size_t>(item.sequence->choice)].in_flight = false;
   }
   reap_cancelled();

@@ -284,6 +284,8 @@ class Scheduler {
   std::vector<RequestState*> by_arrival_;  // all requests that are not cancelled
   std::vector<Sequence*> waiting_;         // by priority
   std::vector<Sequence*> running_;         // by priority
+  // Something has happened since link_slots() by which a picture may have a slot to find.
+  bool links_stale_ = false;
   uint64_t n_orders_ = 0;
   int32_t step_tokens_max_ = 0;
   int32_t step_seqs_max_ = 0;

@@ -6,6 +6,13 @@
 #include "engine/scheduler.h"
 
 namespace hs {
+namespace {
+
+bool no_slot(const PromptImage& image) {
+  return image.slot == kNoSlot;
+}
+
+}  // namespace
 
 // Tokens from here on are still to be run: pictures that end before are not needed (now).
 int32_t Scheduler::needed_from(const Sequence& sequence) const {
@@ -20,6 +27,7 @@ int32_t Scheduler::needed_from(const Sequence& sequence) const {
 }
 
 int32_t Scheduler::needed_from(const RequestState& request) const {
+  if (request.choices.size() == 1) return needed_from(request.choices.front());
   int32_t needed = std::numeric_limits<int32_t>::max();
   for (const Sequence& sequence : request.choices) {
     needed = std::min(needed, needed_from(sequence));
@@ -33,6 +41,7 @@ void Scheduler::drop_passed_slots(RequestState& request) {
     if (image.slot == kNoSlot || image.end() > from) continue;
     slots_.release(image.slot);
     image.slot = kNoSlot;
+    links_stale_ = true;
   }
 }
 
@@ -41,6 +50,7 @@ void Scheduler::drop_slots(RequestState& request) {
     if (image.slot == kNoSlot) continue;
     slots_.release(image.slot);
     image.slot = kNoSlot;
+    links_stale_ = true;
   }
 }
 
@@ -48,18 +58,24 @@ void Scheduler::drop_slots(RequestState& request) {
 // the order of the prompt, up to the first picture without one. A slot held for a later need could
 // stand in the way of the first.
 void Scheduler::link_slots() {
+  if (!links_stale_) return;
+  links_stale_ = false;
   for (RequestState* request : by_arrival_) {
     if (!request->images.empty()) link_slots(*request);
   }
 }
 
 void Scheduler::link_slots(RequestState& request) {
+  request.lacks_slot = false;
   for (const Sequence& sequence : request.choices) {
     const int32_t from = needed_from(sequence);
     for (PromptImage& image : request.images) {
       if (image.end() <= from || image.slot != kNoSlot) continue;
       const SlotId slot = slots_.find(image.key);
-      if (slot == kNoSlot) return;
+      if (slot == kNoSlot) {
+        request.lacks_slot = true;
+        return;
+      }
       slots_.add_ref(slot);
       image.slot = slot;
       ++counters_.image_cache_queries;
@@ -73,7 +89,7 @@ void Scheduler::collect_pictures(EncodeOrder& order) {
   keys_.clear();
   order.n_rows = 0;
   for (const RequestState* request : by_arrival_) {
-    if (!request->images.empty() && !collect_pictures(*request, order)) return;
+    if (request->lacks_slot && !collect_pictures(*request, order)) return;
   }
 }
 
@@ -107,7 +123,8 @@ bool Scheduler::take_from_younger(const EncodeOrder::Item& item) {
   RequestState& request = *requests_.at(item.request);
   for (size_t i = by_arrival_.size(); i-- > 0 && by_arrival_[i] != &request;) {
     RequestState& victim = *by_arrival_[i];
-    if (in_flight(victim)) continue;  // the step reads its rows
+    if (std::ranges::all_of(victim.images, no_slot)) continue;  // nothing to take
+    if (in_flight(victim)) continue;                            // the step reads its rows
     drop_slots(victim);
     if (slots_.reserve(key, reserved_)) return true;
   }
@@ -123,6 +140,7 @@ bool Scheduler::take_from_younger(const EncodeOrder::Item& item) {
     if (comes_first) continue;
     slots_.release(image.slot);
     image.slot = kNoSlot;
+    links_stale_ = true;
     if (slots_.reserve(key, reserved_)) return true;
   }
   return false;
@@ -138,6 +156,7 @@ bool Scheduler::reserve(EncodeOrder& order) {
     n = 1;
   }
   order.items.resize(n);
+  links_stale_ = true;
   order.first_row = slots_.first_row(reserved_.front());
   order.n_rows = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -163,6 +182,7 @@ uint64_t Scheduler::next_picture() {
   if (slots_.n_rows() == 0) return std::numeric_limits<uint64_t>::max();
   link_slots();
   for (const RequestState* request : by_arrival_) {
+    if (!request->lacks_slot) continue;
     const int32_t from = needed_from(*request);
     for (const PromptImage& image : request->images) {
       if (image.end() > from && image.slot == kNoSlot && slots_.find(image.key) == kNoSlot) {
@@ -196,6 +216,7 @@ void Scheduler::fail_slot(SlotId slot, std::vector<RequestId>& failed) {
       if (image.slot != slot) continue;
       slots_.release(slot);
       image.slot = kNoSlot;
+      links_stale_ = true;
       waits = true;
     }
     if (waits && !request->cancelled) failed.push_back(id);
@@ -219,6 +240,7 @@ void Scheduler::encode_lost(uint64_t order_id) {
         if (image.slot != item.slot) continue;
         slots_.release(item.slot);
         image.slot = kNoSlot;
+        links_stale_ = true;
       }
     }
     slots_.discard(item.slot);

@@ -67,6 +67,7 @@ void Scheduler::enlist(std::unique_ptr<RequestState> request) {
   const auto after = std::ranges::upper_bound(by_arrival_, state->arrival, {},
                                               [](const RequestState* r) { return r->arrival; });
   by_arrival_.insert(after, state);
+  links_stale_ = true;
   requests_.emplace(state->id, std::move(request));
 }
 

@@ -81,7 +81,10 @@ int32_t Scheduler::runnable_end(const Sequence& sequence) const {
 void Scheduler::plan_prefill(StepOrder& order, Sequence& sequence) {
   bool adopted = false;
   while (adopt_cached_block(sequence)) adopted = true;
-  if (adopted && !sequence.request->images.empty()) drop_passed_slots(*sequence.request);
+  if (adopted && !sequence.request->images.empty()) {
+    links_stale_ = true;
+    drop_passed_slots(*sequence.request);
+  }
 
   const int32_t first = sequence.n_computed;
   const int32_t budget = step_tokens_max_ - order.n_tokens;
@@ -129,6 +132,7 @@ void Scheduler::preempt(StepOrder& order, Sequence& sequence) {
   release_blocks(sequence);
   sequence.state = SequenceState::kWaiting;
   sequence.preempted = true;
+  links_stale_ = true;
   insert_sorted(waiting_, sequence);
   ++counters_.preemptions;
 }
@@ -141,6 +145,7 @@ void Scheduler::admit(StepOrder& order) {
     sequence.state = SequenceState::kRunning;
     insert_sorted(running_, sequence);
     RequestState& request = *sequence.request;
+    links_stale_ |= request.cached_hint > 0;
     request.cached_hint = 0;
     if (!request.started) {
       request.started = true;

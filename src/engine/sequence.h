@@ -60,6 +60,7 @@ struct RequestState {
   int32_t cached_hint =
       0;  // leading tokens that were in the prefix cache on arrival; 0 once it has run
   int32_t cached_tokens = 0;  // of the prompt, taken from the prefix cache
+  bool lacks_slot = false;    // for a picture that it needs, when the scheduler last looked
   bool started = false;       // has been admitted once
   bool cancelled = false;     // goes when no lane works on it any more
 

@@ -16,6 +16,19 @@ void TierScheduler::move(RequestId id, int32_t to) {
 
 // ---- stealing
 
+namespace {
+
+// Whether a request with pictures has not begun. The tower takes its pictures last, after those of
+// everybody older; of several most would be paused too long and go back, their pictures encoded for
+// nothing.
+bool picture_waits(const Scheduler& thief) {
+  return std::ranges::any_of(thief.by_arrival(), [](const RequestState* request) {
+    return !request->images.empty() && request->choices.front().n_computed == 0;
+  });
+}
+
+}  // namespace
+
 // Compared without the request itself where it is: it would not wait for itself.
 bool TierScheduler::worth_stealing(const RequestState& request, const Unit& home,
                                    const Unit& thief) const {
@@ -38,7 +51,8 @@ void TierScheduler::steal(int32_t thief_index) {
   Unit& thief = units_[at(thief_index)];
   // As many as a step can hold; those that wait here would be better off at home.
   while (thief.scheduler->n_running() + thief.scheduler->n_waiting() <
-         thief.scheduler->config().max_num_seqs) {
+             thief.scheduler->config().max_num_seqs &&
+         !picture_waits(*thief.scheduler)) {
     const RequestState* oldest = nullptr;
     for (const Unit& home : units_) {
       if (home.lost || home.role != UnitRole::kServe) continue;
@@ -57,9 +71,10 @@ void TierScheduler::steal(int32_t thief_index) {
 
 // The tower has kept the device from the language work on it for so long.
 void TierScheduler::pause_stolen(int32_t device, int64_t duration_us) {
-  for (auto& [id, residence] : residences_) {
-    if (residence.home >= 0 && units_[at(residence.unit)].device == device) {
-      residence.paused_us += duration_us;
+  for (const Unit& unit : units_) {
+    if (unit.role != UnitRole::kThief || unit.device != device) continue;
+    for (const RequestState* request : unit.scheduler->by_arrival()) {
+      residences_.at(request->id).paused_us += duration_us;
     }
   }
 }
@@ -88,19 +103,26 @@ bool TierScheduler::sooner_at_home(const RequestState& request, const Residence&
 void TierScheduler::send_back_paused() {
   // A picture that the thief has would go through the tower again, before newer ones that wait.
   constexpr int64_t kPatienceWithPictures = 4;
-  for (auto& [id, residence] : residences_) {
-    if (residence.home < 0 || residence.paused_us <= config_.steal_pause_us) continue;
-    const Unit& home = units_[at(residence.home)];
-    const Scheduler& thief = *units_[at(residence.unit)].scheduler;
-    if (home.lost || !thief.can_take(id)) continue;
-    const RequestState& request = *thief.request(id);
-    const bool encoded = !request.images.empty() && !thief.needs_picture(request);
-    if (encoded && residence.paused_us <= kPatienceWithPictures * config_.steal_pause_us) continue;
-    if (!sooner_at_home(request, residence)) continue;
-    move(id, residence.home);
-    residence.home = -1;
-    residence.never_again = true;
-    ++counters_.returns;
+  for (const Unit& unit : units_) {
+    if (unit.role != UnitRole::kThief) continue;
+    const Scheduler& thief = *unit.scheduler;
+    for (size_t i = 0; i < thief.by_arrival().size();) {
+      const RequestState& request = *thief.by_arrival()[i++];
+      const RequestId id = request.id;
+      Residence& residence = residences_.at(id);
+      if (residence.home < 0 || residence.paused_us <= config_.steal_pause_us) continue;
+      if (units_[at(residence.home)].lost || !thief.can_take(id)) continue;
+      const bool encoded = !request.images.empty() && !thief.needs_picture(request);
+      if (encoded && residence.paused_us <= kPatienceWithPictures * config_.steal_pause_us) {
+        continue;
+      }
+      if (!sooner_at_home(request, residence)) continue;
+      move(id, residence.home);
+      --i;  // the next one has taken its place
+      residence.home = -1;
+      residence.never_again = true;
+      ++counters_.returns;
+    }
   }
 }
 

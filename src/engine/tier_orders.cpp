@@ -40,7 +40,8 @@ bool TierScheduler::next_encode(EncodeOrder& order) {
   for (int32_t t = 0; t < static_cast<int32_t>(towers_.size()); ++t) {
     Tower& tower = towers_[at(t)];
     if (tower.busy || tower.lost) continue;
-    std::vector<std::pair<uint64_t, int32_t>> wanting;
+    auto& wanting = wanting_;
+    wanting.clear();
     for (int32_t u = 0; u < n_units(); ++u) {
       Unit& unit = units_[at(u)];
       if (!encodes_for(t, unit)) continue;

@@ -44,11 +44,13 @@ bool TierScheduler::takes_arrivals(const Unit& unit) const {
 }
 
 std::optional<int32_t> TierScheduler::least_loaded(FunctionRef<bool(const Unit&)> suits) const {
+  const auto n_suitable = std::ranges::count_if(units_, [&](const Unit& u) { return suits(u); });
   std::optional<int32_t> best;
   int64_t least = 0;
   for (int32_t i = 0; i < n_units(); ++i) {
     const Unit& unit = units_[at(i)];
     if (!suits(unit)) continue;
+    if (n_suitable == 1) return i;  // whatever there is to do
     const int64_t tokens = work_left(unit).tokens;
     if (best && tokens >= least) continue;
     best = i;
@@ -179,8 +181,8 @@ void TierScheduler::step_done(int32_t index, std::span<const int32_t> tokens, in
   Unit& unit = units_[at(index)];
   unit.step_time.saw(unit.step_tokens, duration_us);
   if (unit.role == UnitRole::kThief) {
-    for (auto& [id, residence] : residences_) {
-      if (residence.unit == index && residence.home >= 0) residence.ran_us += duration_us;
+    for (const RequestState* request : unit.scheduler->by_arrival()) {
+      residences_.at(request->id).ran_us += duration_us;
     }
   }
   unit.scheduler->step_done(tokens);

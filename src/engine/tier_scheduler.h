@@ -24,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -196,6 +197,7 @@ class TierScheduler {
   int32_t n_lost_ = 0;
   double mean_output_tokens_ = 64;  // of the choices that have finished, recent ones weighted most
   Counters counters_;
+  std::vector<std::pair<uint64_t, int32_t>> wanting_;  // work area
 };
 
 }  // namespace hs

@@ -174,6 +174,25 @@ BOOST_AUTO_TEST_CASE(an_idle_thief_takes_whole_requests_that_would_wait) {
   BOOST_TEST(script.tiers.counters().steals == 1);
 }
 
+BOOST_AUTO_TEST_CASE(of_requests_with_pictures_the_next_is_stolen_when_the_last_one_has_begun) {
+  Script texts(two_devices(UnitRole::kThief, UnitRole::kServe));
+  for (RequestId id = 1; id <= 6; ++id) BOOST_REQUIRE(texts.arrive(id, 10));
+  BOOST_TEST(texts.step(1) != "-");
+  BOOST_TEST(texts.tiers.counters().steals == 3);
+
+  Script script(two_devices(UnitRole::kThief, UnitRole::kServe));
+  for (RequestId id = 1; id <= 6; ++id) BOOST_REQUIRE(script.arrive(id, 10, {image_at(0, id, 8)}));
+  BOOST_TEST(script.step(1) == "-");
+  BOOST_TEST(script.step(1) == "-");
+  BOOST_TEST(script.tiers.counters().steals == 1);
+  BOOST_TEST(script.tiers.unit_of(1) == 1);
+  BOOST_TEST(script.encode() == "1>1/0!");
+  script.encode_done();
+  BOOST_TEST(script.run(1) == "1:0+8");
+  BOOST_TEST(script.step(1) != "-");
+  BOOST_TEST(script.tiers.counters().steals == 2);
+}
+
 BOOST_AUTO_TEST_CASE(nothing_is_stolen_from_a_unit_with_one_request_or_with_stealing_off) {
   Script script(two_devices(UnitRole::kThief, UnitRole::kServe));
   BOOST_REQUIRE(script.arrive(1, 10));
