@@ -6,7 +6,7 @@ ARGS ?=
 PRESET ?= release
 
 .DEFAULT_GOAL := build
-.PHONY: web run build test test-cuda cuda-build cuda-report test-reference bench bench-tiers bench-full-size lint fmt asan tsan fuzz clean help
+.PHONY: web run build test test-cuda cuda-build cuda-report test-reference bench bench-tiers bench-plan bench-full-size lint fmt asan tsan fuzz clean help
 
 run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
 	build/release/heteroserve serve $(MODEL) $(ARGS)
@@ -50,6 +50,11 @@ bench-tiers:  ## compare partitions and work stealing on two CPU devices of one 
 	@packaging/install-deps.sh --test
 	@tools/build.sh release hs_bench_tiers
 	@tests/bench/run_tiers.sh build/release $(ARGS)
+
+bench-plan:  ## cost of a scheduler step and of a million simulated requests on one core
+	@packaging/install-deps.sh --test
+	@tools/build.sh release hs_bench_plan
+	@build/release/tests/hs_bench_plan $(ARGS)
 
 bench-full-size:  ## random-weight LLaVA-1.5-7B and Qwen2.5-VL-3B on the CPU; needs 15 GB of disk and 18 GB of memory
 	@packaging/install-deps.sh --test

@@ -7,6 +7,7 @@
 #include "app/plan_options.h"
 #include "app/report.h"
 #include "base/status.h"
+#include "plan/arms.h"
 #include "plan/cards.h"
 #include "plan/model_shape.h"
 
@@ -20,6 +21,30 @@ Result<Catalogue> load_catalogue(const PlanOptions& options);
 Result<PictureSize> parse_picture_size(const std::string& text, std::string_view field);
 // Rows of one picture of the workload.
 Result<int32_t> picture_rows(const ModelShape& shape, const WorkloadOptions& workload);
+
+// The traffic that the flags or a log describe, and a sentence that says so.
+struct PlanWorkload {
+  Workload workload;
+  std::string told;
+};
+Result<PlanWorkload> load_workload(const ModelShape& shape, const WorkloadOptions& options);
+
+ServingLimits serving_limits(const CardsOptions& devices, const Workload& workload);
+
+// The two kinds of devices that the flags name.
+struct PlanDevices {
+  DeviceModel consumer;
+  DeviceModel datacenter;
+};
+Result<PlanDevices> load_devices(const ModelShape& shape, const CardsOptions& devices,
+                                 const Catalogue& catalogue);
+
+// The mix that the flags mean for an arm: those with one kind of devices have as many as both kinds
+// together.
+Mix mix_of(ArmKind kind, const CardsOptions& devices);
+
+// Writes a file that a flag names.
+Status write_text_file(const std::string& path, std::string_view text, std::string_view flag);
 
 // Prints the error; the exit status for it.
 int plan_failure(const Error& error);

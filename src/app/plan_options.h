@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -19,7 +20,35 @@ struct WorkloadOptions {
   int32_t image_tokens = 0;            // of each picture; 0: from its size
   int32_t prompt_tokens = 32;          // beside the pictures
   int32_t output_tokens = 128;
-  double rate = 0;  // requests a second; 0: as many as are answered
+  double output_spread = 0.5;  // lengths are spread over (1 - this, 1 + this) of that
+};
+
+// Which cards, and how they serve.
+struct CardsOptions {
+  std::string consumer = "rtx4090";
+  std::string datacenter = "a100-80";
+  int32_t consumers = 2;  // devices
+  int32_t datacenters = 2;
+  int32_t consumer_tp = 1;  // cards of a device, tensor-parallel; 0: as few as hold the model
+  int32_t datacenter_tp = 0;
+  int32_t max_num_seqs = 64;
+  int32_t max_num_batched_tokens = 2048;
+};
+
+struct LatencyOptions {
+  double ttft_ms = 2000;
+  double tpot_ms = 50;
+  double share = 0.9;  // of the requests that meet both
+};
+
+struct SimulateOptions {
+  std::vector<std::string> arms;  // empty: all
+  std::string arrivals = "saturated";
+  double rate = 0;   // requests a second
+  double speed = 1;  // of a replay
+  int64_t requests = 2000;
+  uint64_t seed = 1;
+  std::string trace;  // a file for the Chrome trace
 };
 
 struct PlanOptions {
@@ -34,6 +63,13 @@ struct PlanOptions {
   int32_t value_bytes = 2;
   // cards
   bool toml = false;
+  // cost, simulate
+  CardsOptions devices;
+  LatencyOptions latency;
+  SimulateOptions simulate;
+  std::string svg;  // a file for the plot
+  // rank
+  int32_t max_devices = 8;
 };
 
 // Adds the sub-commands. `options` must live until they have run.
@@ -43,5 +79,8 @@ std::optional<int> run_plan(const CLI::App& app, const PlanOptions& options);
 
 int plan_transfer_command(const PlanOptions& options);
 int plan_cards_command(const PlanOptions& options);
+int plan_cost_command(const PlanOptions& options);
+int plan_rank_command(const PlanOptions& options);
+int simulate_command(const PlanOptions& options);
 
 }  // namespace hs

@@ -64,7 +64,7 @@ struct Catalogue {
   LinkRates link;
   CostRates cost;
 
-  // kNotFound "card": names those that are there.
+  // kInvalidArgument "card": names those that are there.
   Result<Card> card(std::string_view key) const;
 };
 

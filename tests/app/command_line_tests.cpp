@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,93 @@ BOOST_AUTO_TEST_CASE(version_is_the_version_file) {
 
 BOOST_AUTO_TEST_CASE(an_absent_log_is_69) {
   BOOST_TEST(run({"logs", "--log-path", "/no/such/requests.db"}).status == kExitUnavailable);
+}
+
+BOOST_AUTO_TEST_CASE(plan_and_simulate_name_the_flag_at_fault_in_one_line) {
+  const std::string llama = HS_SOURCE_DIR "/tests/app/no_vision.json";
+  for (const auto& [arguments, word] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"plan", "transfer", "--model", "gpt"}, "--model"},
+           {{"plan", "transfer", "--model", "qwen2.5-vl-7b", "--image-size", "big"},
+            "--image-size"},
+           {{"plan", "transfer", "--model", "qwen2.5-vl-7b", "--image-size", "1x9999"},
+            "--image-size"},
+           {{"plan", "transfer", "--model", llama}, "vision_config"},
+           {{"plan", "cost"}, "--model"},
+           {{"plan", "cost", "--model", "llava-1.5-7b", "--consumer", "rtx9"}, "--consumer"},
+           {{"plan", "rank", "--model", "llava-1.5-7b", "--datacenter", "b9"}, "--datacenter"},
+           {{"simulate", "--model", "llava-1.5-7b", "--arm", "magic"}, "--arm"},
+           {{"simulate", "--model", "llava-1.5-7b", "--arrivals", "poisson"}, "--rate"},
+           {{"simulate", "--model", "llava-1.5-7b", "--arrivals", "replay"}, "--arrivals"},
+           {{"simulate", "--model", "llava-1.5-7b", "--trace", "/tmp/x"}, "--trace"},
+           {{"simulate", "--model", "qwen2.5-vl-72b", "--arm", "consumer"}, "memory_gb"}}) {
+    const Outcome outcome = run(arguments);
+    BOOST_TEST(outcome.status == kExitConfig, word);
+    BOOST_TEST(contains(outcome.err, word), outcome.err);
+    BOOST_TEST(outcome.err.find('\n') == outcome.err.size() - 1, outcome.err);
+  }
+  BOOST_TEST(run({"plan", "cost", "--model", "llava-1.5-7b", "--cards", "/no/such.toml"}).status ==
+             kExitUnavailable);
+  BOOST_TEST(run({"plan", "cost", "--model", "llava-1.5-7b", "--from-log", "/no/log.db"}).status ==
+             kExitUnavailable);
+  BOOST_TEST(run({"plan"}).status == kExitUsage);
+  BOOST_TEST(run({"simulate", "--requests", "0"}).status == kExitUsage);
+}
+
+BOOST_AUTO_TEST_CASE(plans_are_valid_json_whose_numbers_name_their_kind) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"plan", "transfer", "--json"},
+           {"plan", "transfer", "--model", "qwen2.5-vl-7b", "--json"},
+           {"plan", "cards", "--json"},
+           {"plan", "cost", "--model", "qwen2.5-vl-32b", "--json"},
+           {"plan", "rank", "--model", "llava-1.5-7b", "--json"},
+           {"simulate", "--model", "llava-1.5-7b", "--requests", "50", "--json"}}) {
+    const Outcome outcome = run(arguments);
+    BOOST_TEST(outcome.status == kExitOk, outcome.err);
+    const auto json = nlohmann::json::parse(outcome.out);
+    size_t n_kinds = 0;
+    for (const auto& table : json.at("tables")) {
+      for (const auto& row : table.at("rows")) {
+        for (const auto& cell : row) {
+          if (!cell.is_object()) continue;
+          BOOST_TEST(cell.contains("value"));
+          n_kinds += cell.contains("kind") ? 1 : 0;
+        }
+      }
+    }
+    BOOST_TEST(n_kinds > 3U, arguments.front());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_card_list_can_be_edited_and_given_back) {
+  const Outcome list = run({"plan", "cards", "--toml"});
+  BOOST_TEST(list.status == kExitOk);
+  std::string pattern = "/tmp/hs_cards_XXXXXX";
+  close(mkstemp(pattern.data()));
+  std::ofstream(pattern) << list.out;
+  BOOST_TEST(run({"plan", "cards", "--cards", pattern}).out == run({"plan", "cards"}).out);
+  std::ofstream(pattern, std::ios::app) << "\n[cards.toy]\nprice_usd = -1\n";
+  const Outcome refused = run({"plan", "cards", "--cards", pattern});
+  BOOST_TEST(refused.status == kExitConfig);
+  BOOST_TEST(contains(refused.err, "cards.toy."), refused.err);
+  unlink(pattern.c_str());
+}
+
+BOOST_AUTO_TEST_CASE(a_trace_and_a_plot_are_written_where_asked) {
+  std::string pattern = "/tmp/hs_plan_XXXXXX";
+  close(mkstemp(pattern.data()));
+  BOOST_TEST(run({"simulate", "--model", "llava-1.5-7b", "--arm", "stealing", "--requests", "30",
+                  "--trace", pattern})
+                 .status == kExitOk);
+  std::ifstream trace(pattern);
+  const auto json = nlohmann::json::parse(trace);
+  BOOST_TEST(json.at("traceEvents").size() > 30U);
+  BOOST_TEST(run({"plan", "cost", "--model", "qwen2.5-vl-7b", "--svg", pattern}).status == kExitOk);
+  std::ifstream plot(pattern);
+  std::string first;
+  std::getline(plot, first);
+  BOOST_TEST(first.starts_with("<svg "));
+  unlink(pattern.c_str());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
