@@ -598,10 +598,12 @@ std::string random_run(uint32_t seed) {
         n += rows + draw(0, 4);
       }
       const std::vector<int32_t> wanted(static_cast<size_t>(draw(1, 3)), draw(1, 10));
-      if (script.arrive(id, n + 1, images, static_cast<int32_t>(wanted.size()), 10)) {
+      const auto taken = script.arrive(id, n + 1, images, static_cast<int32_t>(wanted.size()), 10);
+      if (taken) {
         left[id] = wanted;
       } else {
-        BOOST_REQUIRE(lost_device >= 0);
+        // Many choices of a long prompt may not fit a small cache together.
+        BOOST_REQUIRE(lost_device >= 0 || taken.error().code == "context_length_exceeded");
       }
     }
     tiers.plan();
