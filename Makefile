@@ -6,7 +6,7 @@ ARGS ?=
 PRESET ?= release
 
 .DEFAULT_GOAL := build
-.PHONY: web run build test test-cuda cuda-build cuda-report test-reference bench bench-tiers bench-plan bench-full-size lint fmt asan tsan fuzz clean help
+.PHONY: web run build test test-cuda test-cuda-mutants cuda-build cuda-report test-reference bench bench-tiers bench-plan bench-full-size lint fmt asan tsan fuzz clean help
 
 run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
 	build/release/heteroserve serve $(MODEL) $(ARGS)
@@ -33,8 +33,12 @@ cuda-report:  ## write that report anew
 test-cuda: cuda-build  ## that, and all kernels on an emulated GPU (no GPU needed)
 	@packaging/install-deps.sh --test
 	@tools/build.sh cuda hs_test_cuda
-	@python3 tests/cuda/mutants.py build/cuda
 	@tests/run.sh build/cuda --cpp-only
+
+test-cuda-mutants: cuda-build  ## plant bugs in the CUDA kernels one by one: the tests must see each (minutes, both cores)
+	@packaging/install-deps.sh --test
+	@tools/build.sh cuda hs_test_cuda
+	@python3 tests/cuda/mutants.py build/cuda
 
 test-reference:  ## optional: compare random-weight models with Hugging Face transformers (installs PyTorch)
 	@packaging/install-deps.sh --test

@@ -90,6 +90,7 @@ Status check_link(Device& from, Device& to, size_t chunk_bytes,
   // Rows as of a KV cache, in another order there than here.
   std::vector<Piece> rows;
   constexpr size_t kRows = 61;
+  rows.reserve(kRows);
   for (size_t i = 0; i < kRows; ++i) rows.push_back({i * 67, (kRows - 1 - i) * 65 + 3, 64 - i % 3});
   const Piece alone[] = {
       {0, 0, 1}, {1, 3, 63}, {64, 128, 4096}, {5, 2, chunk_bytes}, {13, 7, 3 * chunk_bytes + 257}};
