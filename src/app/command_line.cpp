@@ -106,7 +106,7 @@ CLI::App* add_bench(CLI::App& app, Parsed& parsed) {
   bench
       ->add_option("--rate", options.rate,
                    "Requests a second that arrive by chance (Poisson), instead of --concurrency")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(CLI::Range(1e-3, 1e6));
   bench->add_option("--seed", options.seed, "Seed of prompts, pictures and arrivals [1]");
   bench
       ->add_option("--trace", options.trace,

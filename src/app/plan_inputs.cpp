@@ -131,7 +131,7 @@ Result<DeviceModel> load_device(const ModelShape& shape, const std::string& key,
                                 std::string_view flag, const Catalogue& catalogue) {
   const auto card = catalogue.card(key);
   if (!card) {
-    return fail(card.error().kind, fmt::format("{}: {}", flag, card.error().message), {},
+    return fail(ErrorKind::kInvalidArgument, fmt::format("{}: {}", flag, card.error().message), {},
                 std::string(flag));
   }
   const auto make = [&](int32_t n) {

@@ -109,14 +109,22 @@ void PeerLink::count_retry(LinkPath path, const Error& error) {
   }
 }
 
+// An error of a lost device does not say at which end.
+std::unexpected<Error> PeerLink::failed(const Error& error, std::span<const CopyRun> runs) {
+  is_source_lost_ = error.kind == ErrorKind::kUnavailable && path() != LinkPath::kSame &&
+                    !runs.empty() && checksum(Side::kTo, runs.first(1)).has_value();
+  return std::unexpected(error);
+}
+
 Result<LinkCopy> PeerLink::copy(std::span<const CopyRun> runs, bool verify) {
+  is_source_lost_ = false;
   LinkCopy result;
   for (const CopyRun& run : runs) result.bytes += run.bytes;
   const bool is_checked = verify && path() != LinkPath::kSame;
   uint64_t expected = 0;
   if (is_checked) {
     const Result<uint64_t> source = checksum(Side::kFrom, runs);
-    if (!source) return std::unexpected(source.error());
+    if (!source) return failed(source.error(), runs);
     expected = *source;
   }
   constexpr int kStagedAttemptsMax = 2;
@@ -129,7 +137,7 @@ Result<LinkCopy> PeerLink::copy(std::span<const CopyRun> runs, bool verify) {
     const bool is_lost =
         result.path != LinkPath::kPeer && copied.error().kind == ErrorKind::kUnavailable;
     if (is_lost || result.path == LinkPath::kSame || n_staged == kStagedAttemptsMax)
-      return std::unexpected(copied.error());
+      return failed(copied.error(), runs);
     ++result.n_retries;
     count_retry(result.path, copied.error());
   }

@@ -67,6 +67,9 @@ class PeerLink {
   // damaged too, else the last attempt's.
   Result<LinkCopy> copy(std::span<const CopyRun> runs, bool verify);
 
+  // Of a copy() that failed because a device was lost: whether the source is the one, which is known
+  // by the target's still working. Thread: copy()'s, or one that is told of its end.
+  bool is_source_lost() const { return is_source_lost_; }
   LinkPath path() const { return path_.load(std::memory_order_relaxed); }  // any thread
   // Why the path is not a shorter one; empty when there is nothing to say. Fixed by open().
   const std::string& note() const { return note_; }
@@ -80,6 +83,7 @@ class PeerLink {
   Status attempt(LinkPath path, std::span<const CopyRun> runs, const uint64_t* expected);
   enum class Side { kFrom, kTo };
   Result<uint64_t> checksum(Side side, std::span<const CopyRun> runs);
+  std::unexpected<Error> failed(const Error& error, std::span<const CopyRun> runs);
   void count_retry(LinkPath path, const Error& error);
 
   Device& from_;
@@ -88,6 +92,7 @@ class PeerLink {
   std::vector<MemoryRange> ranges_;    // being checked
   std::atomic<LinkPath> path_ = LinkPath::kSame;
   std::string note_;
+  bool is_source_lost_ = false;
   std::atomic<int64_t> n_retries_ = 0;
 };
 

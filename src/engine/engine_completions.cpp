@@ -152,7 +152,8 @@ void EngineImpl::handle_transfer(TransferWork& work) {
   } else {
     ++counters_.encode_failures;
     log_error("transfer of encode order {} failed: {}", work.order.id, work.status.error().message);
-    check_lost(lane, work.status);
+    const size_t source = parts_.towers[static_cast<size_t>(work.order.tower)].lane;
+    check_lost(work.is_source_lost ? source : lane, work.status);
     work.outcomes.assign(work.order.items.size(), ImageOutcome::kFailed);
   }
   tiers_.transfer_done(work.order, work.outcomes, ids_);
@@ -167,6 +168,7 @@ void EngineImpl::handle_transfer(TransferWork& work) {
 
 void EngineImpl::handle_kv(KvWork& work) {
   const size_t lane = parts_.units[static_cast<size_t>(work.order.to)].lane;
+  size_t lost_lane = lane;
   const auto bytes = static_cast<int64_t>(work.copy.bytes);
   int32_t n_rows = 0;
   for (const KvMove& move : work.order.moves) n_rows += move.n_rows;
@@ -189,13 +191,14 @@ void EngineImpl::handle_kv(KvWork& work) {
     ++counters_.step_failures;
     log_error("handing over request {} failed: {}", work.order.request,
               work.status.error().message);
-    check_lost(lane, work.status);
+    lost_lane = work.is_source_lost ? parts_.units[static_cast<size_t>(work.order.from)].lane : lane;
+    check_lost(lost_lane, work.status);
   }
   tiers_.kv_done(work.order.id, work.status.has_value(), ids_);
   // A copy may end well on a device that was lost in the meantime.
-  fail_requests(work.status
+  fail_requests(work.status || says_lost(work.status)
                     ? Error{ErrorKind::kUnavailable,
-                            fmt::format("The device {} was lost.", lanes_[lane].stats.device),
+                            fmt::format("The device {} was lost.", lanes_[lost_lane].stats.device),
                             "device_lost",
                             {}}
                     : engine_error("Handing the request over to another device failed: " +

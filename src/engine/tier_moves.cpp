@@ -64,6 +64,8 @@ void TierScheduler::steal(int32_t thief_index) {
     if (oldest == nullptr) return;
     Residence& residence = residences_.at(oldest->id);
     residence.home = residence.unit;
+    residence.paused_us = 0;
+    residence.ran_us = 0;
     move(oldest->id, thief_index);
     ++counters_.steals;
   }

@@ -65,8 +65,9 @@ bool TierScheduler::next_encode(EncodeOrder& order) {
 }
 
 bool TierScheduler::next_transfer(TransferOrder& order) {
-  return std::ranges::any_of(
-      units_, [&](Unit& unit) { return !unit.lost && unit.scheduler->next_transfer(order); });
+  // To a lost unit, too: the copy fails there, and the tower has its buffer back.
+  return std::ranges::any_of(units_,
+                             [&](Unit& unit) { return unit.scheduler->next_transfer(order); });
 }
 
 bool TierScheduler::next_kv(KvOrder& order) {

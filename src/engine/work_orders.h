@@ -63,6 +63,7 @@ class TransferWork final : public WorkOrder {
     }
     outcomes.assign(order.items.size(), ImageOutcome::kFailed);
     const Result<LinkCopy> done = link_.copy(runs, verify_);
+    is_source_lost = link_.is_source_lost();
     if (!done) return std::unexpected(done.error());
     copy = *done;
     for (size_t i = 0; i < outcomes.size(); ++i) {
@@ -77,6 +78,7 @@ class TransferWork final : public WorkOrder {
   TransferOrder order;
   std::vector<ImageOutcome> outcomes;  // result, one an item
   LinkCopy copy;                       // result
+  bool is_source_lost = false;         // of a copy that failed: the tower's device, not the unit's
 
  private:
   const TowerOutput& tower_;
@@ -96,13 +98,15 @@ class KvWork final : public WorkOrder {
     for (const KvMove& move : order.moves)
       from_.append_runs(to_, move.from, move.to, move.n_rows, runs);
     const Result<LinkCopy> done = link_.copy(runs, verify_);
+    is_source_lost = link_.is_source_lost();
     if (!done) return std::unexpected(done.error());
     copy = *done;
     return {};
   }
 
   KvOrder order;
-  LinkCopy copy;  // result
+  LinkCopy copy;                // result
+  bool is_source_lost = false;  // of a copy that failed: the device it came from
 
  private:
   KvView from_;
