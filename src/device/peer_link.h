@@ -67,8 +67,8 @@ class PeerLink {
   // damaged too, else the last attempt's.
   Result<LinkCopy> copy(std::span<const CopyRun> runs, bool verify);
 
-  // Of a copy() that failed because a device was lost: whether the source is the one, which is known
-  // by the target's still working. Thread: copy()'s, or one that is told of its end.
+  // Of a copy() that failed because a device was lost: whether the source is the one, which is
+  // known by the target's still working. Thread: copy()'s, or one that is told of its end.
   bool is_source_lost() const { return is_source_lost_; }
   LinkPath path() const { return path_.load(std::memory_order_relaxed); }  // any thread
   // Why the path is not a shorter one; empty when there is nothing to say. Fixed by open().

@@ -191,7 +191,8 @@ void EngineImpl::handle_kv(KvWork& work) {
     ++counters_.step_failures;
     log_error("handing over request {} failed: {}", work.order.request,
               work.status.error().message);
-    lost_lane = work.is_source_lost ? parts_.units[static_cast<size_t>(work.order.from)].lane : lane;
+    lost_lane =
+        work.is_source_lost ? parts_.units[static_cast<size_t>(work.order.from)].lane : lane;
     check_lost(lost_lane, work.status);
   }
   tiers_.kv_done(work.order.id, work.status.has_value(), ids_);

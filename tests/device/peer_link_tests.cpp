@@ -263,7 +263,14 @@ BOOST_AUTO_TEST_CASE(a_lost_device_is_not_asked_again) {
   BOOST_REQUIRE(!lost);
   BOOST_TEST((lost.error().kind == ErrorKind::kUnavailable));
   BOOST_TEST(pair.to.n_writes == n_writes + 1);
+  BOOST_TEST(!link->is_source_lost());
   BOOST_TEST(!link->copy(copies.runs, true));
+  BOOST_TEST(!link->is_source_lost());
+  pair.to.lost = false;
+  BOOST_REQUIRE(link->copy(copies.runs, true));
+  pair.from.lost = true;
+  BOOST_TEST(!link->copy(copies.runs, true));
+  BOOST_TEST(link->is_source_lost());
 }
 
 BOOST_AUTO_TEST_CASE(copies_take_no_device_memory) {

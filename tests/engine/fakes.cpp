@@ -160,6 +160,16 @@ Status FakeDevice::faulty(std::span<const CopyRun> runs, Status copied) {
   return copied;
 }
 
+Status FakeDevice::read(std::span<const CopyRun> runs) {
+  if (Status alive = check_alive(); !alive) return alive;
+  return HostDevice::read(runs);
+}
+
+Result<MemoryCheck> FakeDevice::check(std::span<const MemoryRange> ranges, DType dtype) {
+  if (Status alive = check_alive(); !alive) return std::unexpected(alive.error());
+  return HostDevice::check(ranges, dtype);
+}
+
 Status FakeDevice::write(std::span<const CopyRun> runs) {
   return faulty(runs, HostDevice::write(runs));
 }

@@ -59,7 +59,9 @@ class FakeDevice final : public HostDevice {
   void upload(const void* host, void* device, size_t bytes) override;
   void download(const void* device, void* host, size_t bytes) override;
   Status sync() override;
+  Status read(std::span<const CopyRun> runs) override;
   Status write(std::span<const CopyRun> runs) override;
+  Result<MemoryCheck> check(std::span<const MemoryRange> ranges, DType dtype) override;
   Status copy_from(const Device& other, std::span<const CopyRun> runs) override;
 
   // Marks the device as working for as long as it lives; two at a time are recorded as a fault.

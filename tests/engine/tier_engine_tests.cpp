@@ -342,6 +342,42 @@ BOOST_AUTO_TEST_CASE(a_lost_vision_device_leaves_text) {
   check_result(text, *more);
 }
 
+// The copy stands behind a step of the unit's lane, and finds its source lost.
+BOOST_AUTO_TEST_CASE(a_tower_lost_before_its_rows_are_fetched_leaves_the_language_device) {
+  TierFixture fixture(Partition::kModality, StealMode::kOff, 1, 1, LinkChoice::kStaged);
+  FakeLanguage& language = *fixture.fake->languages[0];
+  language.gate.close();
+  const GenerateRequest text = text_request(10, 1, 5);
+  const auto good = fixture.submit(text);
+  fixture.run_until([] { return true; });
+  BOOST_REQUIRE(language.gate.wait_for_visitor());
+  const auto lost = fixture.submit(picture_request(1, 7, 6));
+  fixture.run_until([&] { return fixture.engine->stats().images_encoded == 1; });
+  fixture.devices[0]->lost = true;
+  language.gate.open();
+  fixture.run_until_idle();
+  BOOST_TEST(lost->error.has_value());
+  check_result(text, *good);
+  const auto more = fixture.submit(text);
+  fixture.run_until_idle();
+  check_result(text, *more);
+}
+
+BOOST_AUTO_TEST_CASE(rows_for_a_unit_that_was_lost_meanwhile_give_their_buffer_back) {
+  TierFixture fixture(Partition::kModality, StealMode::kOff);
+  fixture.fake->visions[0]->gate.close();
+  const auto picture = fixture.submit(picture_request(1, 7, 6));
+  fixture.run_until([] { return true; });
+  BOOST_REQUIRE(fixture.fake->visions[0]->gate.wait_for_visitor());
+  fixture.devices[1]->lost = true;
+  const auto text = fixture.submit(text_request(10, 1, 5));
+  fixture.run_until([&] { return text->done(); });
+  BOOST_TEST(fixture.engine->stats().degraded);
+  fixture.fake->visions[0]->gate.open();
+  fixture.run_until_idle();
+  BOOST_TEST(picture->error.has_value());
+}
+
 // ---- one language model on several devices
 
 // Few blocks, so that sequences are preempted, and prompts that begin alike.
