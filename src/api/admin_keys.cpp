@@ -36,6 +36,10 @@ Result<ApiKey> wanted_key(std::string_view body) {
   key.admin = reader.boolean("admin").value_or(false);
   key.concurrency_max = reader.integer("concurrency_max", 0, kLimitMax).value_or(0);
   key.per_minute_max = reader.integer("per_minute_max", 0, kLimitMax).value_or(0);
+  // A limit under a wrong name would make a key without one.
+  for (const std::string& name : reader.unknown()) {
+    reader.fail_field(name, "There is no such field.");
+  }
   if (const Status read = reader.status(); !read) return std::unexpected(read.error());
   return key;
 }

@@ -75,7 +75,8 @@ BOOST_AUTO_TEST_CASE(a_key_that_is_revoked_is_refused_at_once) {
 BOOST_AUTO_TEST_CASE(bad_requests_are_told_what_is_wrong) {
   for (const char* body :
        {"", "{", "[]", "{}", R"({"name":5})", R"({"name":"a b"})", R"({"name":"a","admin":1})",
-        R"({"name":"a","concurrency_max":-1})", R"({"name":"a","per_minute_max":1e9})"})
+        R"({"name":"a","concurrency_max":-1})", R"({"name":"a","per_minute":3})",
+        R"({"name":"a","per_minute_max":1e9})"})
     BOOST_TEST(create(body)->status == 400, body);
   BOOST_TEST(ask(request("POST", "/admin/keys/none/revoke", "{}"))->status == 404);
   BOOST_TEST(ask(request("POST", "/admin/keys/%zz/revoke", "{}"))->status == 400);
