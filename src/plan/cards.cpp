@@ -93,7 +93,7 @@ Result<Card> Catalogue::card(std::string_view key) const {
     if (card.key == key) return card;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", card.key);
   }
-  return fail(ErrorKind::kNotFound,
+  return fail(ErrorKind::kInvalidArgument,
               fmt::format("card: \"{}\" is not known (known: {})", key, known), {}, "card");
 }
 
