@@ -125,35 +125,25 @@ Result<std::string> cost_plot(const ModelShape& shape, const PlanOptions& option
 }
 
 Status make_report(Report& report, const PlanOptions& options) {
-  if (options.model.empty()) {
-    return fail(ErrorKind::kInvalidArgument, "--model: name a shipped shape or a config.json", {},
-                "--model");
-  }
-  const auto shape = load_shape(options.model);
-  if (!shape) return std::unexpected(shape.error());
-  const auto catalogue = load_catalogue(options);
-  if (!catalogue) return std::unexpected(catalogue.error());
-  const auto workload = load_workload(*shape, options.workload);
-  if (!workload) return std::unexpected(workload.error());
-  const auto devices = load_devices(*shape, options.devices, *catalogue);
-  if (!devices) return std::unexpected(devices.error());
-  const ArmModel model(*shape, workload->workload,
-                       serving_limits(options.devices, workload->workload), devices->consumer,
-                       devices->datacenter, catalogue->link);
-  report.note(fmt::format("A request: {}", workload->told));
+  const auto inputs = load_plan_inputs(options);
+  if (!inputs) return std::unexpected(inputs.error());
+  const auto& [shape, catalogue, workload, devices] = *inputs;
+  const ArmModel model(shape, workload.workload, serving_limits(options.devices, workload.workload),
+                       devices.consumer, devices.datacenter, catalogue.link);
+  report.note(fmt::format("A request: {}", workload.told));
   report.note(
       fmt::format("Efficiencies are {}; decoding and scaling pictures on the CPU is not "
                   "counted, nor is the rest of the machine.",
-                  catalogue->efficiency.origin == Origin::kMeasured ? "measured" : "assumed"));
+                  catalogue.efficiency.origin == Origin::kMeasured ? "measured" : "assumed"));
   add_times(report, model);
   add_ratios(report, model);
-  add_arms(report, model, options, *catalogue, workload->workload);
+  add_arms(report, model, options, catalogue, workload.workload);
   if (options.svg.empty()) return {};
   if (!options.workload.from_log.empty()) {
     return fail(ErrorKind::kInvalidArgument,
                 "--svg: plots the pictures of one kind of request, not --from-log", {}, "--svg");
   }
-  const auto plot = cost_plot(*shape, options, *catalogue, *devices);
+  const auto plot = cost_plot(shape, options, catalogue, devices);
   if (!plot) return std::unexpected(plot.error());
   return write_text_file(options.svg, *plot, "--svg");
 }

@@ -159,6 +159,23 @@ Result<PlanDevices> load_devices(const ModelShape& shape, const CardsOptions& de
   return PlanDevices{*std::move(consumer), *std::move(datacenter)};
 }
 
+Result<PlanInputs> load_plan_inputs(const PlanOptions& options) {
+  if (options.model.empty()) {
+    return fail(ErrorKind::kInvalidArgument, "--model: name a shipped shape or a config.json", {},
+                "--model");
+  }
+  auto shape = load_shape(options.model);
+  if (!shape) return std::unexpected(shape.error());
+  auto catalogue = load_catalogue(options);
+  if (!catalogue) return std::unexpected(catalogue.error());
+  auto workload = load_workload(*shape, options.workload);
+  if (!workload) return std::unexpected(workload.error());
+  auto devices = load_devices(*shape, options.devices, *catalogue);
+  if (!devices) return std::unexpected(devices.error());
+  return PlanInputs{*std::move(shape), *std::move(catalogue), *std::move(workload),
+                    *std::move(devices)};
+}
+
 Mix mix_of(ArmKind kind, const CardsOptions& devices) {
   const int32_t n_all = devices.consumers + devices.datacenters;
   if (kind == ArmKind::kDatacenter) return {0, n_all};

@@ -39,6 +39,15 @@ struct PlanDevices {
 Result<PlanDevices> load_devices(const ModelShape& shape, const CardsOptions& devices,
                                  const Catalogue& catalogue);
 
+// All that the flags name, read once.
+struct PlanInputs {
+  ModelShape shape;
+  Catalogue catalogue;
+  PlanWorkload workload;
+  PlanDevices devices;
+};
+Result<PlanInputs> load_plan_inputs(const PlanOptions& options);
+
 // The mix that the flags mean for an arm: those with one kind of devices have as many as both kinds
 // together.
 Mix mix_of(ArmKind kind, const CardsOptions& devices);

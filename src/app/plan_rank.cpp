@@ -45,23 +45,14 @@ void add_ranking(Report& report, const std::vector<PlanChoice>& ranking, const P
 }
 
 Status make_report(Report& report, const PlanOptions& options) {
-  if (options.model.empty()) {
-    return fail(ErrorKind::kInvalidArgument, "--model: name a shipped shape or a config.json", {},
-                "--model");
-  }
-  const auto shape = load_shape(options.model);
-  if (!shape) return std::unexpected(shape.error());
-  const auto catalogue = load_catalogue(options);
-  if (!catalogue) return std::unexpected(catalogue.error());
-  const auto workload = load_workload(*shape, options.workload);
-  if (!workload) return std::unexpected(workload.error());
-  const auto devices = load_devices(*shape, options.devices, *catalogue);
-  if (!devices) return std::unexpected(devices.error());
+  const auto inputs = load_plan_inputs(options);
+  if (!inputs) return std::unexpected(inputs.error());
+  const auto& [shape, catalogue, workload, devices] = *inputs;
   SimOptions sim;
-  sim.limits = serving_limits(options.devices, workload->workload);
-  sim.link = catalogue->link;
-  const ArmModel model(*shape, workload->workload, sim.limits, devices->consumer,
-                       devices->datacenter, catalogue->link);
+  sim.limits = serving_limits(options.devices, workload.workload);
+  sim.link = catalogue.link;
+  const ArmModel model(shape, workload.workload, sim.limits, devices.consumer, devices.datacenter,
+                       catalogue.link);
   const PlanQuery query{.rate = options.simulate.rate,
                         .ttft_ms = options.latency.ttft_ms,
                         .tpot_ms = options.latency.tpot_ms,
@@ -69,11 +60,11 @@ Status make_report(Report& report, const PlanOptions& options) {
                         .max_devices = options.max_devices,
                         .n_requests = options.simulate.requests,
                         .seed = options.simulate.seed};
-  const auto ranking = rank_arms(model, *shape, workload->workload, sim, catalogue->cost, query);
+  const auto ranking = rank_arms(model, shape, workload.workload, sim, catalogue.cost, query);
   if (!ranking) return std::unexpected(ranking.error());
   add_ranking(report, *ranking, query);
   std::string told;
-  for (const std::string& line : verdict(model, *ranking, catalogue->cost)) {
+  for (const std::string& line : verdict(model, *ranking, catalogue.cost)) {
     told += fmt::format("{}{}", told.empty() ? "" : "\n", line);
   }
   report.note(told);
@@ -84,8 +75,8 @@ Status make_report(Report& report, const PlanOptions& options) {
   report.note(
       fmt::format("A request: {} Consumer device: {}; datacenter device: {}. Prices are "
                   "those of the card list; efficiencies are {}.",
-                  workload->told, device(devices->consumer), device(devices->datacenter),
-                  catalogue->efficiency.origin == Origin::kMeasured ? "measured" : "assumed"));
+                  workload.told, device(devices.consumer), device(devices.datacenter),
+                  catalogue.efficiency.origin == Origin::kMeasured ? "measured" : "assumed"));
   return {};
 }
 

@@ -164,31 +164,22 @@ void add_counts(Report& report, const std::vector<Run>& runs) {
 }
 
 Status make_report(Report& report, const PlanOptions& options) {
-  if (options.model.empty()) {
-    return fail(ErrorKind::kInvalidArgument, "--model: name a shipped shape or a config.json", {},
-                "--model");
-  }
-  const auto shape = load_shape(options.model);
-  if (!shape) return std::unexpected(shape.error());
-  const auto catalogue = load_catalogue(options);
-  if (!catalogue) return std::unexpected(catalogue.error());
-  const auto workload = load_workload(*shape, options.workload);
-  if (!workload) return std::unexpected(workload.error());
-  const auto devices = load_devices(*shape, options.devices, *catalogue);
-  if (!devices) return std::unexpected(devices.error());
-  const auto sim_options = simulation_options(options, workload->workload, *catalogue);
+  const auto inputs = load_plan_inputs(options);
+  if (!inputs) return std::unexpected(inputs.error());
+  const auto& [shape, catalogue, workload, devices] = *inputs;
+  const auto sim_options = simulation_options(options, workload.workload, catalogue);
   if (!sim_options) return std::unexpected(sim_options.error());
   const auto kinds = wanted_arms(options.simulate.arms);
   if (!kinds) return std::unexpected(kinds.error());
   if (sim_options->timeline && kinds->size() != 1) {
     return fail(ErrorKind::kInvalidArgument, "--trace: name one --arm", {}, "--trace");
   }
-  const ArmModel model(*shape, workload->workload, sim_options->limits, devices->consumer,
-                       devices->datacenter, catalogue->link);
+  const ArmModel model(shape, workload.workload, sim_options->limits, devices.consumer,
+                       devices.datacenter, catalogue.link);
   std::vector<Run> runs;
   for (const ArmKind kind : *kinds) {
     const Mix mix = mix_of(kind, options.devices);
-    auto result = simulate(model.arm(kind, mix), *shape, workload->workload, *sim_options);
+    auto result = simulate(model.arm(kind, mix), shape, workload.workload, *sim_options);
     if (!result && kinds->size() > 1 && result.error().code == "does_not_fit") {
       report.note(fmt::format("{} is left out: {}.", to_string(kind), result.error().message));
       continue;
@@ -196,7 +187,7 @@ Status make_report(Report& report, const PlanOptions& options) {
     if (!result) return std::unexpected(result.error());
     runs.push_back({kind, mix, *std::move(result)});
   }
-  report.note(fmt::format("Requests: {} Seed {}, {} arrivals.", workload->told,
+  report.note(fmt::format("Requests: {} Seed {}, {} arrivals.", workload.told,
                           options.simulate.seed, options.simulate.arrivals));
   report.note(
       "Simulated with this program's scheduler on modelled devices; decoding and scaling "
