@@ -34,8 +34,9 @@ function(hs_tests folder)
   if(NOT sources)
     return()
   endif()
-  add_executable(hs_test_${folder} ${sources} ${CMAKE_CURRENT_SOURCE_DIR}/support/main.cpp)
-  target_compile_definitions(hs_test_${folder} PRIVATE BOOST_TEST_DYN_LINK HS_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  add_executable(hs_test_${folder} ${sources} ${CMAKE_CURRENT_SOURCE_DIR}/support/main.cpp
+    ${CMAKE_CURRENT_SOURCE_DIR}/support/source_dir.cpp)
+  target_compile_definitions(hs_test_${folder} PRIVATE BOOST_TEST_DYN_LINK)
   target_include_directories(hs_test_${folder} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(hs_test_${folder} PRIVATE ${ARG_DEPENDS} Boost::unit_test_framework)
   # Most of a test's build time is Boost.Test's header and optimising its macros: neither is worth it.

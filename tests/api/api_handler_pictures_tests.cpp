@@ -8,6 +8,7 @@
 
 #include "api/api_handler.h"
 #include "api/fixture.h"
+#include "support/source_dir.h"
 
 namespace hs::test {
 namespace {
@@ -43,7 +44,7 @@ json picture_message(const std::string& url) {
 BOOST_FIXTURE_TEST_SUITE(api_handler_pictures_tests, ApiFixture)
 
 BOOST_AUTO_TEST_CASE(pictures_reach_the_engine_in_order) {
-  const std::string picture = base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png");
+  const std::string picture = base64_of(source_dir() + "/models/demo/examples/picture1.png");
   const auto writer = chat(picture_message("data:image/png;base64," + picture));
   BOOST_REQUIRE_MESSAGE(engine.requests.size() == 1U, writer->body);
   BOOST_TEST(engine.requests[0].prompt.images.size() == 1U);
@@ -67,7 +68,7 @@ BOOST_AUTO_TEST_CASE(bad_pictures_name_their_part) {
 
 BOOST_AUTO_TEST_CASE(wanted_sizes_of_pictures_reach_the_preprocessor) {
   const std::string picture =
-      "data:image/png;base64," + base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png");
+      "data:image/png;base64," + base64_of(source_dir() + "/models/demo/examples/picture1.png");
   json body = picture_message(picture);
   body["mm_processor_kwargs"] = {{"min_pixels", 784}, {"max_pixels", 50176}};
   chat(body);
@@ -87,7 +88,7 @@ BOOST_AUTO_TEST_CASE(wanted_sizes_of_pictures_reach_the_preprocessor) {
 BOOST_AUTO_TEST_CASE(a_shape_that_the_model_cannot_take_is_400_before_the_first_byte) {
   prompts.refusal = {ErrorKind::kInvalidArgument, "201 times", "invalid_image", ""};
   json body = picture_message("data:image/png;base64," +
-                              base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png"));
+                              base64_of(source_dir() + "/models/demo/examples/picture1.png"));
   body["stream"] = true;
   const auto writer = chat(body);
   BOOST_TEST(writer->status == 400);
@@ -98,7 +99,7 @@ BOOST_AUTO_TEST_CASE(a_shape_that_the_model_cannot_take_is_400_before_the_first_
 
 BOOST_AUTO_TEST_CASE(pictures_beyond_the_context_are_refused_before_they_are_preprocessed) {
   const std::string picture =
-      "data:image/png;base64," + base64_of(HS_SOURCE_DIR "/models/demo/examples/picture1.png");
+      "data:image/png;base64," + base64_of(source_dir() + "/models/demo/examples/picture1.png");
   json body = picture_message(picture);
   json& parts = body["messages"][0]["content"];
   parts.push_back(parts[1]);

@@ -19,6 +19,7 @@
 #include "loop/loop.h"
 #include "loop/worker_pool.h"
 #include "support/loop_wait.h"
+#include "support/source_dir.h"
 #include "text/tokenizer.h"
 
 namespace hs::test {
@@ -100,7 +101,7 @@ class FakeEngine final : public Engine {
 // The demo model's tokenizer; a picture takes 4 placeholders of id 999.
 class FakePrompts final : public PromptBuilder {
  public:
-  FakePrompts() : tokenizer_(*Tokenizer::load(HS_SOURCE_DIR "/models/demo/llava")) {}
+  FakePrompts() : tokenizer_(*Tokenizer::load(source_dir() + "/models/demo/llava")) {}
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
   Result<int64_t> tokens_of(int32_t width, int32_t height, const ImageOptions&) const override {
     if (refusal) return std::unexpected(*refusal);

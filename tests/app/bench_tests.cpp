@@ -10,6 +10,7 @@
 #include "app/bench_play.h"
 #include "app/bench_report.h"
 #include "device/cpu/cpu_device.h"
+#include "support/source_dir.h"
 
 namespace hs {
 namespace {
@@ -53,7 +54,7 @@ BOOST_AUTO_TEST_SUITE(bench_tests)
 BOOST_AUTO_TEST_CASE(a_load_is_what_was_asked_for) {
   auto device = make_cpu_device({.index = 0, .threads = 1, .cores = {}});
   BOOST_REQUIRE(device);
-  const auto model = load_model({.path = HS_SOURCE_DIR "/models/demo/qwen2_5_vl",
+  const auto model = load_model({.path = source_dir() + "/models/demo/qwen2_5_vl",
                                  .vision_devices = {device->get()},
                                  .language_devices = {device->get()}});
   BOOST_REQUIRE(model);

@@ -14,6 +14,7 @@
 #include "app/command_line.h"
 #include "app/config.h"
 #include "app/exit_codes.h"
+#include "support/source_dir.h"
 
 namespace hs {
 namespace {
@@ -109,7 +110,7 @@ BOOST_AUTO_TEST_CASE(wrong_settings_and_models_are_78) {
            {{"serve", "no/such/folder"}, "no/such/folder"},
            {{"serve"}, "no model"},
            {{"run", "no/such/folder", "hi"}, "no/such/folder"},
-           {{"serve", HS_SOURCE_DIR}, "config.json"},
+           {{"serve", source_dir()}, "config.json"},
            {{"serve", "x", "--max-body-mib", "1"}, "--max-body-mib"},
            {{"config", "check", "--dtype", "x"}, "--dtype"}}) {
     const Outcome outcome = run(arguments);
@@ -128,7 +129,7 @@ BOOST_AUTO_TEST_CASE(config_shows_values_with_their_origin) {
 }
 
 BOOST_AUTO_TEST_CASE(version_is_the_version_file) {
-  std::ifstream file(HS_SOURCE_DIR "/VERSION");
+  std::ifstream file(source_dir() + "/VERSION");
   std::string version;
   std::getline(file, version);
   BOOST_TEST(contains(run({"version"}).out, version));
@@ -140,7 +141,7 @@ BOOST_AUTO_TEST_CASE(an_absent_log_is_69) {
 }
 
 BOOST_AUTO_TEST_CASE(plan_and_simulate_name_the_flag_at_fault_in_one_line) {
-  const std::string llama = HS_SOURCE_DIR "/tests/app/no_vision.json";
+  const std::string llama = source_dir() + "/tests/app/no_vision.json";
   for (const auto& [arguments, word] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"plan", "transfer", "--model", "gpt"}, "--model"},

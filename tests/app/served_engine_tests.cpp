@@ -9,6 +9,7 @@
 
 #include "app/served_engine.h"
 #include "base/clock.h"
+#include "support/source_dir.h"
 #include "support/temp_dir.h"
 
 namespace hs {
@@ -35,7 +36,7 @@ BOOST_AUTO_TEST_CASE(a_model_has_one_name_however_its_folder_is_reached) {
 
 BOOST_AUTO_TEST_CASE(a_loaded_engine_has_the_same_name_and_its_load_told_how_far_it_was) {
   const test::TempDir dir;
-  std::filesystem::create_directory_symlink(HS_SOURCE_DIR "/models/demo/llava",
+  std::filesystem::create_directory_symlink(source_dir() + "/models/demo/llava",
                                             dir.path() / "link");
   Config config;
   config.model = (dir.path() / "link").string();
@@ -64,7 +65,7 @@ BOOST_AUTO_TEST_CASE(a_loaded_engine_has_the_same_name_and_its_load_told_how_far
 BOOST_AUTO_TEST_CASE(a_cut_before_the_projector_is_refused_without_pictures) {
   const test::TempDir dir;
   for (const char* name : {"model.safetensors", "tokenizer.json", "tokenizer_config.json"})
-    std::filesystem::create_symlink(std::string(HS_SOURCE_DIR "/models/demo/llava/") + name,
+    std::filesystem::create_symlink((source_dir() + "/models/demo/llava/") + name,
                                     dir.path() / name);
   std::ofstream(dir.path() / "config.json") << R"({
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 1024,

@@ -10,13 +10,14 @@
 #include "device/cpu/cpu_device.h"
 #include "engine/engine_fixture.h"
 #include "media/image.h"
+#include "support/source_dir.h"
 
 using namespace hs;
 using namespace hs::test;
 
 namespace {
 
-const std::filesystem::path kDemo = std::filesystem::path(HS_SOURCE_DIR) / "models/demo";
+const std::filesystem::path kDemo = std::filesystem::path(source_dir()) / "models/demo";
 
 struct DemoModel {
   // `n_ranks` devices share the language model.

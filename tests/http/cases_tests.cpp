@@ -7,6 +7,7 @@
 
 #include "case_file.h"
 #include "server_fixture.h"
+#include "support/source_dir.h"
 
 namespace hs::test {
 namespace {
@@ -85,13 +86,13 @@ void run_case(const WireCase& wire_case, bool bytewise) {
 BOOST_AUTO_TEST_SUITE(cases_tests)
 
 BOOST_AUTO_TEST_CASE(every_case_in_one_piece) {
-  const auto cases = read_wire_cases(HS_SOURCE_DIR "/tests/http_cases");
+  const auto cases = read_wire_cases(source_dir() + "/tests/http_cases");
   BOOST_TEST(cases.size() > 50U);
   for (const WireCase& wire_case : cases) run_case(wire_case, false);
 }
 
 BOOST_AUTO_TEST_CASE(every_case_byte_by_byte) {
-  for (const WireCase& wire_case : read_wire_cases(HS_SOURCE_DIR "/tests/http_cases"))
+  for (const WireCase& wire_case : read_wire_cases(source_dir() + "/tests/http_cases"))
     run_case(wire_case, true);
 }
 

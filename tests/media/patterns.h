@@ -14,10 +14,11 @@
 #include <vector>
 
 #include "media/image.h"
+#include "support/source_dir.h"
 
 namespace hs::test {
 
-inline const std::string kGolden = std::string(HS_SOURCE_DIR) + "/tests/golden/media/";
+inline const std::string kGolden = source_dir() + "/tests/golden/media/";
 
 inline std::vector<std::byte> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

@@ -10,6 +10,7 @@
 #include "media/patterns.h"
 #include "media/qwen_preprocess.h"
 #include "support/results.h"
+#include "support/source_dir.h"
 
 using namespace hs;
 using namespace hs::test;
@@ -17,7 +18,7 @@ using namespace hs::test;
 namespace {
 
 nlohmann::json qwen_cases(const std::string& name) {
-  std::ifstream in(std::string(HS_SOURCE_DIR) + "/tests/golden/qwen/" + name);
+  std::ifstream in(source_dir() + "/tests/golden/qwen/" + name);
   return nlohmann::json::parse(in);
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "support/source_dir.h"
 
 namespace hs::test {
 
@@ -92,11 +93,11 @@ std::vector<GoldenCase> load_golden_cases(const std::filesystem::path& dir) {
 }
 
 std::filesystem::path demo_model_dir(std::string_view name) {
-  return std::filesystem::path(HS_SOURCE_DIR) / "models" / "demo" / name;
+  return std::filesystem::path(source_dir()) / "models" / "demo" / name;
 }
 
 std::filesystem::path golden_dir(std::string_view name) {
-  return std::filesystem::path(HS_SOURCE_DIR) / "tests" / "golden" / name;
+  return std::filesystem::path(source_dir()) / "tests" / "golden" / name;
 }
 
 }  // namespace hs::test

@@ -12,13 +12,14 @@
 
 #include "model/qwen2_5_vl_prompts.h"
 #include "support/results.h"
+#include "support/source_dir.h"
 #include "support/temp_dir.h"
 
 namespace hs::test {
 
 namespace {
 
-const std::string kDemo = std::string(HS_SOURCE_DIR) + "/models/demo/qwen2_5_vl";
+const std::string kDemo = source_dir() + "/models/demo/qwen2_5_vl";
 
 nlohmann::json read_json(const std::string& path) {
   std::ifstream in(path);
@@ -127,8 +128,7 @@ BOOST_AUTO_TEST_SUITE(qwen2_5_vl_prompts_tests)
 
 BOOST_AUTO_TEST_CASE(random_conversations_equal_the_reference) {
   const auto builder = make_builder();
-  const nlohmann::json cases =
-      read_json(std::string(HS_SOURCE_DIR) + "/tests/golden/qwen/prompts.json");
+  const nlohmann::json cases = read_json(source_dir() + "/tests/golden/qwen/prompts.json");
   BOOST_REQUIRE_EQUAL(cases.size(), 120U);
   size_t n_images = 0;
   for (const auto& c : cases) {

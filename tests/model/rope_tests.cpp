@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/rope.h"
+#include "support/source_dir.h"
 
 namespace hs::test {
 
@@ -24,7 +25,7 @@ RopeConfig read(const std::string& text, std::optional<Error>& error,
 BOOST_AUTO_TEST_SUITE(rope_tests)
 
 BOOST_AUTO_TEST_CASE(frequencies_are_those_of_the_reference) {
-  std::ifstream stream(std::string(HS_SOURCE_DIR) + "/tests/golden/rope.json");
+  std::ifstream stream(source_dir() + "/tests/golden/rope.json");
   BOOST_REQUIRE(stream.good());
   const auto goldens = nlohmann::json::parse(stream);
   BOOST_REQUIRE(goldens.size() >= 10U);

@@ -5,6 +5,7 @@
 
 #include "plan/model_shape.h"
 #include "plan/shipped_data.h"
+#include "support/source_dir.h"
 
 namespace hs::test {
 namespace {
@@ -85,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_tower_that_shuffles_pixels_gives_a_quarter_of_the_rows) {
 BOOST_AUTO_TEST_CASE(demo_models_of_the_repository_can_be_read) {
   for (const char* name : {"llava", "qwen2_5_vl"}) {
     const auto shape =
-        read_model_config(std::filesystem::path(HS_SOURCE_DIR) / "models/demo" / name);
+        read_model_config(std::filesystem::path(source_dir()) / "models/demo" / name);
     BOOST_REQUIRE_MESSAGE(shape.has_value(), shape.error().message);
     BOOST_TEST(shape->language.dim == 192);
   }

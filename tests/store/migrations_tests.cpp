@@ -2,6 +2,7 @@
 // files are left alone.
 #include "store/migrations.h"
 #include "store/store_fixture.h"
+#include "support/source_dir.h"
 
 using namespace hs;
 using namespace hs::test;
@@ -87,7 +88,7 @@ BOOST_AUTO_TEST_CASE(database_of_another_program_is_refused_and_unchanged) {
 
 // Every version that shipped left a file in tests/golden/store.
 BOOST_AUTO_TEST_CASE(file_of_every_earlier_version_is_upgraded_with_its_rows) {
-  const std::filesystem::path fixtures = std::string(HS_SOURCE_DIR) + "/tests/golden/store";
+  const std::filesystem::path fixtures = source_dir() + "/tests/golden/store";
   const SystemClock clock;
   for (int64_t version = 1; version <= schema_version(); ++version) {
     const StoreDir dir;

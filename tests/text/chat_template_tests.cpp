@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "support/source_dir.h"
 #include "text/chat_template.h"
 
 using hs::ChatInput;
@@ -16,7 +17,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-const std::string kGolden = HS_SOURCE_DIR "/tests/golden/text/";
+const std::string kGolden = hs::source_dir() + "/tests/golden/text/";
 
 std::string read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "support/source_dir.h"
 #include "text/detokenizer.h"
 #include "text/unicode.h"
 
@@ -16,7 +17,7 @@ using hs::Tokenizer;
 namespace {
 
 std::unique_ptr<Tokenizer> golden_tokenizer(const std::string& name, bool metaspace = false) {
-  std::ifstream file(HS_SOURCE_DIR "/tests/golden/text/" + name + "/tokenizer.json",
+  std::ifstream file(hs::source_dir() + "/tests/golden/text/" + name + "/tokenizer.json",
                      std::ios::binary);
   BOOST_REQUIRE(file.good());
   nlohmann::json json = nlohmann::json::parse(file);

@@ -14,6 +14,7 @@
 #include <random>
 #include <sstream>
 
+#include "support/source_dir.h"
 #include "text/tokenizer.h"
 
 using hs::TextSpan;
@@ -23,7 +24,7 @@ namespace utf = boost::unit_test;
 
 namespace {
 
-const std::string kGolden = HS_SOURCE_DIR "/tests/golden/text/";
+const std::string kGolden = hs::source_dir() + "/tests/golden/text/";
 
 std::string read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
