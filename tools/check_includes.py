@@ -19,6 +19,7 @@ MAY_INCLUDE = {
     "src/http": "src/loop src/base",
     "src/plan": "src/store src/engine src/model src/media src/base",
     "src/store": "src/base",
+    "src/fetch": "src/base",
     "src/engine": "src/model src/text src/media src/device kernels src/base",
     "src/model": "src/text src/media src/device kernels src/base",
     "src/text": "src/base",
@@ -40,12 +41,18 @@ LIBRARIES = {
     r"pcre2\.h|utf8proc\.h": "src/text",
     r"turbojpeg\.h|jpeglib\.h|spng\.h": "src/media",
     r"openssl/.*": "src/media src/model src/store src/app",
+    r"curl/.*": "src/fetch",
     r"zlib\.h": "src/http src/media",
     r"cuda_runtime_api\.h|cuda_emu/.*": "kernels",
     r"immintrin\.h|x86intrin\.h|cpuid\.h": "kernels src/device/cpu",
 }
 # word -> folders where it may appear at all
-WORDS = {r"\buv_\w+": "src/loop", r"\bsqlite3_\w+": "src/store", r"\bllhttp_\w+": "src/http"}
+WORDS = {
+    r"\buv_\w+": "src/loop",
+    r"\bsqlite3_\w+": "src/store",
+    r"\bllhttp_\w+": "src/http",
+    r"\bcurl_\w+": "src/fetch",
+}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 
