@@ -11,6 +11,7 @@
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/cpu_team.h"
 #include "device/cpu/host_memory.h"
+#include "device/cpu/weight_arena.h"
 #include "device/host_device.h"
 #include "kernels/isa.h"
 
@@ -44,6 +45,10 @@ class CpuDevice final : public HostDevice {
   }
 
  private:
+  std::unexpected<Error> no_room(size_t bytes) const {
+    return fail(ErrorKind::kResourceExhausted,
+                fmt::format("{} has no room for {} MiB more", to_string(id_), bytes >> 20));
+  }
   std::string cores_text() const {
     if (cores_.empty()) return "";
     return fmt::format(" on core{} {}", cores_.size() == 1 ? "" : "s", fmt::join(cores_, ","));
@@ -52,6 +57,7 @@ class CpuDevice final : public HostDevice {
   DeviceId id_;
   int64_t rows_max_;
   std::vector<int> cores_;  // pinned to; empty: not pinned
+  WeightArena weights_;
   CpuTeam team_;
   CpuOps ops_;
 };
@@ -59,10 +65,7 @@ class CpuDevice final : public HostDevice {
 Result<Buffer> CpuDevice::allocate(size_t bytes) {
   if (bytes == 0) return Buffer(id_, nullptr, 0, free_host_memory);
   void* data = allocate_host_memory(bytes);
-  if (data == nullptr) {
-    return fail(ErrorKind::kResourceExhausted,
-                fmt::format("{} has no room for {} MiB more", to_string(id_), bytes >> 20));
-  }
+  if (data == nullptr) return no_room(bytes);
   return Buffer(id_, data, bytes, free_host_memory);
 }
 
@@ -73,15 +76,16 @@ Result<OwnedWeight> CpuDevice::pack_weight(std::span<const WeightPart> parts, in
   int64_t out_dim = 0;
   for (const WeightPart& part : parts) out_dim += part.n_rows;
   HS_CHECK_GT(out_dim, 0);
-  Result<Buffer> buffer = allocate(packed_weight_bytes(dtype, out_dim, in_dim));
-  if (!buffer) return std::unexpected(buffer.error());
+  const size_t bytes = packed_weight_bytes(dtype, out_dim, in_dim);
+  Buffer buffer = weights_.allocate(id_, bytes);
+  if (buffer.data() == nullptr) return no_room(bytes);
   int64_t first_row = 0;
   for (const WeightPart& part : parts) {
-    pack_weight_rows_cpu(buffer->data(), dtype, out_dim, in_dim, first_row, part.n_rows, part.data,
+    pack_weight_rows_cpu(buffer.data(), dtype, out_dim, in_dim, first_row, part.n_rows, part.data,
                          part.dtype, team_);
     first_row += part.n_rows;
   }
-  OwnedWeight owned{.buffer = std::move(*buffer), .packed = {}};
+  OwnedWeight owned{.buffer = std::move(buffer), .packed = {}};
   owned.packed = {
       .dtype = dtype, .out_dim = out_dim, .in_dim = in_dim, .data = owned.buffer.data()};
   const CpuScratchBytes scratch = cpu_scratch_bytes(out_dim, in_dim, rows_max_);
