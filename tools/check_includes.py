@@ -13,12 +13,14 @@ from pathlib import Path
 
 # folder -> folders it may include (besides itself), from the top of the house to the bottom
 MAY_INCLUDE = {
-    "src/app": "src/api src/http src/plan src/store src/engine src/model src/text src/media src/loop src/device "
-    "src/device/cpu kernels src/base",
-    "src/api": "src/http src/loop src/store src/engine src/model src/text src/media src/device kernels src/base",
+    "src/app": "src/api src/http src/plan src/store src/hub src/fetch src/engine src/model src/text "
+    "src/media src/loop src/device src/device/cpu kernels src/base",
+    "src/api": "src/http src/loop src/store src/hub src/engine src/model src/text src/media src/device kernels "
+    "src/base",
     "src/http": "src/loop src/base",
     "src/plan": "src/store src/engine src/model src/media src/base",
     "src/store": "src/base",
+    "src/hub": "src/fetch src/model src/base",
     "src/fetch": "src/base",
     "src/engine": "src/model src/text src/media src/device kernels src/base",
     "src/model": "src/text src/media src/device kernels src/base",
@@ -35,12 +37,12 @@ LIBRARIES = {
     r"uv\.h": "src/loop",
     r"llhttp\.h": "src/http",
     r"sqlite3\.h": "src/store",
-    r"nlohmann/.*": "src/api src/text src/model src/plan src/app",
+    r"nlohmann/.*": "src/api src/text src/model src/plan src/hub src/app",
     r"CLI/.*": "src/app",
     r"toml\+\+/.*|toml\.hpp": "src/plan src/app",
     r"pcre2\.h|utf8proc\.h": "src/text",
     r"turbojpeg\.h|jpeglib\.h|spng\.h": "src/media",
-    r"openssl/.*": "src/media src/model src/store src/app",
+    r"openssl/.*": "src/media src/model src/store src/hub src/app",
     r"curl/.*": "src/fetch",
     r"zlib\.h": "src/http src/media",
     r"cuda_runtime_api\.h|cuda_emu/.*": "kernels",

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/architecture.h"
 #include "model/family.h"
 #include "model/model.h"
 
@@ -54,6 +55,14 @@ Result<const Family*> find_family(const nlohmann::json& config) {
 }
 
 }  // namespace
+
+Result<std::string> supported_architecture(std::string_view config_json, std::string_view name) {
+  const auto config = parse_json_object(config_json, name);
+  if (!config) return std::unexpected(config.error());
+  const auto family = find_family(*config);
+  if (!family) return std::unexpected(family.error());
+  return std::string((*family)->architecture);
+}
 
 Result<Model> load_model(const LoadOptions& options) {
   HS_CHECK(options.dtype == DType::kF32 || options.dtype == DType::kBF16);
