@@ -285,26 +285,30 @@ HS_DEVICE void multiply_tiles(float (&d)[4], const uint32_t (&a)[4], uint32_t b0
 // Starts a kernel; the arguments are converted to its parameters' types.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, unsigned n_threads,
-                   size_t shared_bytes, [[maybe_unused]] cudaStream_t stream,
-                   const Arguments&... arguments) {
+                   size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments));
-#if defined(HS_CUDA_EMU)
-  cuda_emu::launch(grid, dim3(n_threads), shared_bytes,
-                   [=] { kernel(static_cast<Parameters>(arguments)...); });
-  return cudaSuccess;
-#else
   constexpr size_t kWithoutAsking = size_t{48} << 10;
   const auto* const entry = reinterpret_cast<const void*>(kernel);
   if (shared_bytes > kWithoutAsking) {
-    const cudaError_t status = cudaFuncSetAttribute(
+#if defined(HS_CUDA_EMU)
+    using cuda_emu::set_kernel_attribute;
+#else
+    const auto set_kernel_attribute = [](auto... a) { return cudaFuncSetAttribute(a...); };
+#endif
+    const cudaError_t status = set_kernel_attribute(
         entry, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
     if (status != cudaSuccess) return status;
   }
   return [&](Parameters... parameters) {
+#if defined(HS_CUDA_EMU)
+    const cuda_emu::Argument list[] = {{&parameters, sizeof parameters}...};
+    return cuda_emu::launch_on(stream, entry, grid, dim3(n_threads), shared_bytes, list,
+                               [=] { kernel(parameters...); });
+#else
     void* pointers[] = {static_cast<void*>(&parameters)...};
     return cudaLaunchKernel(entry, grid, dim3(n_threads), pointers, shared_bytes, stream);
-  }(static_cast<Parameters>(arguments)...);
 #endif
+  }(static_cast<Parameters>(arguments)...);
 }
 
 }  // namespace hs::cuda

@@ -5,6 +5,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -69,7 +70,7 @@ class Grid {
   void wait_for_block(std::source_location where);
   void meet(uint32_t mask, const char* op, const void* in, size_t in_bytes, void* out,
             size_t out_bytes, void (*combine)(Lanes&), std::source_location where);
-  [[noreturn]] void fail(const std::string& text);
+  [[noreturn]] void fail(const std::string& text, cudaError_t error = cudaErrorLaunchFailure);
   std::byte* shared() const { return shared_.data(); }
   Thread& current() { return *current_; }
 
@@ -94,6 +95,7 @@ class Grid {
   Thread* current_ = nullptr;
   Fiber scheduler_;
   std::string fault_;
+  cudaError_t fault_error_ = cudaErrorLaunchFailure;
   uint64_t block_now_ = 0;
 };
 
@@ -103,9 +105,13 @@ struct State {
   uint64_t n_resumes = 0;
   std::vector<FiberStack> stacks;
   FiberStack emergency{kStackBytes};
+  FiberStack signals{kStackBytes};
+  const void* bad_address = nullptr;
+  bool bad_write = false;
   Grid* grid = nullptr;
 };
 thread_local State state;
+std::atomic<std::string (*)(const void*)> fault_describer = nullptr;
 
 Grid& grid_here() {
   if (state.grid == nullptr) throw Fault("a device function was called outside of a kernel");
@@ -177,7 +183,7 @@ bool Grid::run_threads(size_t first, size_t last) {
     if (t.done || (t.waits_for != nullptr && *t.waits_for != t.wanted)) continue;
     moved = true;
     resume(t);
-    if (!fault_.empty()) throw Fault(fault_);
+    if (!fault_.empty()) throw Fault(fault_, fault_error_);
   }
   return moved;
 }
@@ -259,7 +265,8 @@ std::string Grid::who() const {
 }
 
 // Never returns: the thread's stack is dropped.
-void Grid::fail(const std::string& text) {
+void Grid::fail(const std::string& text, cudaError_t error) {
+  fault_error_ = error;
   fault_ = fmt::format("{}: {}", who(), text);
   switch_fiber(current_->fiber, scheduler_);
   __builtin_unreachable();
@@ -286,12 +293,24 @@ void Grid::finish_block() {
 // A fault of a kernel's memory access is turned into a call of this function, on a stack of its
 // own.
 void report_bad_access() {
-  grid_here().fail("access to memory that is not the kernel's");
+  std::string text = "access to memory that is not the kernel's";
+  if (const auto describe = fault_describer.load(); describe != nullptr) {
+    text += fmt::format(": {} {}", state.bad_write ? "write to" : "read of",
+                        describe(state.bad_address));
+  }
+  grid_here().fail(text, cudaErrorIllegalAddress);
 }
 
-void on_signal(int, siginfo_t*, void* context) {
+void on_signal(int signal, siginfo_t* info, void* context) {
+  if (state.grid == nullptr) {  // not a kernel's: again, and then as if nobody had been here
+    ::signal(signal, SIG_DFL);
+    return;
+  }
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const FiberStack& stack = state.emergency;
+  constexpr greg_t kWrite = 2;
+  state.bad_write = (registers[REG_ERR] & kWrite) != 0;
+  state.bad_address = info->si_addr;
   // As after a call: 8 modulo 16.
   registers[REG_RSP] = reinterpret_cast<greg_t>(stack.bottom() + stack.bytes() - 8);
   registers[REG_RIP] = reinterpret_cast<greg_t>(&report_bad_access);
@@ -300,8 +319,9 @@ void on_signal(int, siginfo_t*, void* context) {
 // Takes faults over while a kernel runs.
 class FaultHandler {
  public:
-  FaultHandler() : stack_(kStackBytes) {
-    const stack_t mine = {.ss_sp = stack_.bottom(), .ss_flags = 0, .ss_size = stack_.bytes()};
+  FaultHandler() {
+    const FiberStack& stack = state.signals;
+    const stack_t mine = {.ss_sp = stack.bottom(), .ss_flags = 0, .ss_size = stack.bytes()};
     sigaltstack(&mine, &old_stack_);
     struct sigaction action = {};
     action.sa_sigaction = on_signal;
@@ -318,28 +338,30 @@ class FaultHandler {
   }
 
  private:
-  FiberStack stack_;
   stack_t old_stack_ = {};
   struct sigaction old_segv_ = {};
   struct sigaction old_bus_ = {};
 };
 
-void check_shape(dim3 grid, dim3 block, size_t shared_bytes) {
+}  // namespace
+
+std::string shape_fault(dim3 grid, dim3 block, size_t shared_bytes) {
   constexpr unsigned kGridXMax = 0x7FFFFFFF, kGridYzMax = 65535;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > kGridXMax || grid.y > kGridYzMax ||
       grid.z > kGridYzMax) {
-    throw Fault(fmt::format("grid of {} x {} x {} blocks", grid.x, grid.y, grid.z));
+    return fmt::format("grid of {} x {} x {} blocks", grid.x, grid.y, grid.z);
   }
   if (block.y != 1 || block.z != 1 || block.x == 0 || block.x % kWarp != 0 ||
       block.x > kBlockThreadsMax) {
-    throw Fault(fmt::format("block of {} x {} x {} threads", block.x, block.y, block.z));
+    return fmt::format("block of {} x {} x {} threads", block.x, block.y, block.z);
   }
-  if (shared_bytes > kSharedBytesMax) {
-    throw Fault(fmt::format("{} bytes of shared memory", shared_bytes));
-  }
+  if (shared_bytes > kSharedBytesMax) return fmt::format("{} bytes of shared memory", shared_bytes);
+  return {};
 }
 
-}  // namespace
+void set_fault_describer(std::string (*describe)(const void* address)) {
+  fault_describer = describe;
+}
 
 void set_schedule(Schedule schedule, uint64_t seed) {
   state.schedule = schedule;
@@ -351,7 +373,9 @@ uint64_t n_resumes() {
 }
 
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& body) {
-  check_shape(grid, block, shared_bytes);
+  if (const std::string fault = shape_fault(grid, block, shared_bytes); !fault.empty()) {
+    throw Fault(fault, cudaErrorInvalidConfiguration);
+  }
   if (state.grid != nullptr) throw Fault("a kernel was launched from inside a kernel");
   Grid run(grid, block, shared_bytes, body);
   const FaultHandler handler;
@@ -363,7 +387,7 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void
 }
 
 void fail(const char* text, std::source_location where) {
-  grid_here().fail(fmt::format("{} at {}", text, place(where)));
+  grid_here().fail(fmt::format("{} at {}", text, place(where)), cudaErrorMisalignedAddress);
 }
 
 void wait_for_block(std::source_location where) {

@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <functional>
 #include <source_location>
+#include <span>
 #include <stdexcept>
+#include <string>
 
 namespace hs::cuda_emu {
 
@@ -24,7 +26,13 @@ void set_schedule(Schedule schedule, uint64_t seed = 1);
 
 class Fault : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  // The error is what a GPU would give.
+  explicit Fault(const std::string& text, cudaError_t error = cudaErrorLaunchFailure)
+      : std::runtime_error(text), error_(error) {}
+  cudaError_t error() const { return error_; }
+
+ private:
+  cudaError_t error_;
 };
 
 // What CUDA and the smallest of the supported GPUs (sm_89) allow.
@@ -34,11 +42,29 @@ constexpr size_t kSharedBytesMax = 99 * 1024;
 // Runs body() as every thread of every block. Blocks are one-dimensional and made of whole warps.
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& body);
 
+// What is wrong with a launch of this shape on every supported GPU; empty: nothing.
+std::string shape_fault(dim3 grid, dim3 block, size_t shared_bytes);
+
+// A parameter of a kernel, with its value.
+struct Argument {
+  const void* at;
+  size_t bytes;
+};
+// What launch() of kernels/portable.cuh does. While a FakeMachine lives (fake_runtime.h), the
+// kernel goes into the stream; else it runs at once, as above.
+cudaError_t launch_on(cudaStream_t stream, const void* entry, dim3 grid, dim3 block,
+                      size_t shared_bytes, std::span<const Argument> arguments,
+                      std::function<void()> body);
+cudaError_t set_kernel_attribute(const void* entry, cudaFuncAttribute attribute, int value);
+
+// Says, for the report of a fault, what lies at an address. For all OS threads.
+void set_fault_describer(std::string (*describe)(const void* address));
+
 // How often a thread was resumed on this OS thread since it started.
 uint64_t n_resumes();
 
 // For the functions below, which only kernels call.
-[[noreturn]] void fail(const char* text, std::source_location where);
+[[noreturn]] void fail(const char* text, std::source_location where);  // a misaligned address
 void wait_for_block(std::source_location where);
 std::byte* shared_memory();
 int lane_id();
