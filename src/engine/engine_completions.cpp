@@ -219,8 +219,10 @@ void EngineImpl::handle_failed_step(const StepOrder& order, const StepWork& work
   const std::string what = "The language model failed: " + work.status.error().message;
   fail_requests(says_lost(work.status) ? Error{ErrorKind::kUnavailable, what, "device_lost", {}}
                                        : engine_error(what));
+  // Several may have been lost in the same step.
   const EngineUnit& unit = parts_.units[static_cast<size_t>(work.unit)];
-  check_lost(unit.rank_lanes[static_cast<size_t>(work.rank)], work.status);
+  for (const auto& one : steps_[static_cast<size_t>(work.unit)]->works)
+    check_lost(unit.rank_lanes[static_cast<size_t>(one->rank)], one->status);
 }
 
 void EngineImpl::handle_rank(std::unique_ptr<StepWork> work) {

@@ -1,6 +1,8 @@
 #include "model/sharded_language.h"
 
 #include <exception>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -51,13 +53,30 @@ void ShardedLanguage::stop_ranks() {
   group_->abort();
 }
 
+// No rank begins before all have a thread: one that never comes would be waited for.
 Status ShardedLanguage::run_all(FunctionRef<Status(int32_t rank)> work) {
+  enum Go { kWait, kRun, kLeave };
   std::vector<Status> results(ranks_.size());
+  std::atomic<int> go = kWait;
   {
     std::vector<std::jthread> threads;
-    for (int32_t rank = 1; rank < n_ranks(); ++rank) {
-      threads.emplace_back([&, rank] { results[static_cast<size_t>(rank)] = work(rank); });
+    const auto tell = [&](Go what) {
+      go.store(what);
+      go.notify_all();
+    };
+    try {
+      for (int32_t rank = 1; rank < n_ranks(); ++rank) {
+        threads.emplace_back([&, rank] {
+          go.wait(kWait);
+          if (go.load() == kRun) results[static_cast<size_t>(rank)] = work(rank);
+        });
+      }
+    } catch (const std::system_error& e) {
+      tell(kLeave);
+      return fail(ErrorKind::kResourceExhausted,
+                  std::string("no thread for each rank of the model: ") + e.what());
     }
+    tell(kRun);
     results[0] = work(0);
   }
   Status result;

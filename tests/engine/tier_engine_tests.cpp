@@ -434,6 +434,25 @@ BOOST_AUTO_TEST_CASE(a_lost_rank_takes_its_unit_with_it_and_no_other) {
   for (const LaneStats& lane : stats.lanes) BOOST_TEST(lane.lost == (lane.device == "cpu:2"));
 }
 
+BOOST_AUTO_TEST_CASE(ranks_lost_in_the_same_step_are_all_known_as_lost) {
+  TierFixture fixture(Partition::kModality, StealMode::kOff, 1, 3, LinkChoice::kAuto,
+                      small_config(), false, 3);
+  const auto lose_two = [&](const LanguageStep&) {
+    for (const size_t device : {1U, 3U}) fixture.devices[device]->lost = true;
+  };
+  // Neither gets as far as a meeting before both are lost.
+  for (const size_t rank : {0U, 2U}) fixture.fake->languages[rank]->on_step = lose_two;
+  const auto lost = fixture.submit(text_request(10, 1, 5));
+  fixture.run_until([&] { return lost->done(); });
+  BOOST_REQUIRE(lost->error);
+  BOOST_TEST(lost->error->code == "device_lost");
+  const EngineStats stats = fixture.engine->stats();
+  BOOST_TEST(!stats.serving);
+  BOOST_TEST(stats.step_failures == 1);
+  for (const LaneStats& lane : stats.lanes)
+    BOOST_TEST(lane.lost == (lane.device == "cpu:1" || lane.device == "cpu:3"), lane.device);
+}
+
 BOOST_AUTO_TEST_CASE(a_step_that_one_rank_fails_ends_its_requests_and_the_unit_goes_on) {
   for (const size_t failing : {0U, 1U, 2U}) {
     TierFixture fixture(Partition::kModality, StealMode::kOff, 1, 3, LinkChoice::kAuto,

@@ -1,6 +1,8 @@
 // A language model that several devices share computes what one device computes: logits within a
 // tolerance for every way its heads can be split, the reference library's tokens on the demo
 // models, and the same bits however a step is put together. Each device holds its share only.
+#include <pthread.h>
+
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -220,6 +222,37 @@ BOOST_AUTO_TEST_CASE(ranks_read_what_the_formula_says) {
       BOOST_TEST(language.bytes_received(rank) == sums + kTokens * kDim * 4);
     }
   }
+}
+
+// Stacks larger than the address space: no thread can be started.
+BOOST_AUTO_TEST_CASE(without_threads_for_all_ranks_a_step_is_refused_and_the_next_one_goes_well) {
+  TempDir dir;
+  write_random_llama(dir.path(), nlohmann::json::object(), 7);
+  SharedModel shared(dir.path(), 2, "cpu", DType::kF32);
+  LanguageModel& language = *shared.model.languages.front();
+  BOOST_TEST_REQUIRE(language.allocate_kv(8).has_value());
+  LanguageStep step;  // one token of one sequence
+  step.token_ids = {5};
+  step.positions = {0};
+  step.slots = {0};
+  step.cu_query = {0, 1};
+  step.context_lens = {1};
+  step.block_tables = {0};
+  step.block_table_stride = 1;
+  step.sample_rows = {0};
+  std::vector<float> logits;
+  pthread_attr_t before;
+  pthread_attr_t huge;
+  pthread_getattr_default_np(&before);
+  pthread_attr_init(&huge);
+  pthread_attr_setstacksize(&huge, size_t{1} << 47);
+  BOOST_TEST_REQUIRE(pthread_setattr_default_np(&huge) == 0);
+  const Status refused = language.logits(step, logits);
+  pthread_setattr_default_np(&before);
+  BOOST_REQUIRE(!refused);
+  BOOST_TEST((refused.error().kind == ErrorKind::kResourceExhausted), refused.error().message);
+  const Status again = language.logits(step, logits);
+  BOOST_TEST(again.has_value(), message_of(again));
 }
 
 BOOST_AUTO_TEST_CASE(heads_go_to_ranks_in_whole_groups) {
