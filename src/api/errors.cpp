@@ -16,6 +16,7 @@ constexpr ByCode kByCode[] = {
     {"concurrency_limit_exceeded", 429},
     {"host_not_allowed", 403},
     {"invalid_api_key", 401},
+    {"key_exists", 409},
     {"method_not_allowed", 405},
     {"rate_limit_exceeded", 429},
     {"request_too_large", 413},

@@ -21,15 +21,16 @@ namespace {
 
 // "HSky", as the request log's mark.
 constexpr int64_t kApplicationId = 0x48536B79;
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 constexpr int kBusyTimeoutMs = 5000;
 constexpr size_t kNameBytesMax = 64;
 constexpr mode_t kFileMode = 0640;
 
+// A name is one good key's; revoked keys keep theirs.
 constexpr const char* kSchema = R"sql(
   CREATE TABLE keys (
     id                  INTEGER PRIMARY KEY AUTOINCREMENT,
-    name                TEXT NOT NULL UNIQUE,
+    name                TEXT NOT NULL,
     hash                TEXT NOT NULL UNIQUE,
     last4               TEXT NOT NULL,
     admin               INTEGER NOT NULL,
@@ -38,6 +39,14 @@ constexpr const char* kSchema = R"sql(
     created_ms          INTEGER NOT NULL,
     revoked_ms          INTEGER
   ) STRICT;
+  CREATE UNIQUE INDEX good_names ON keys (name) WHERE revoked_ms IS NULL;
+)sql";
+
+// In version 1 a revoked key's name was taken for ever. The order of columns is the same.
+constexpr const char* kSetAside = "ALTER TABLE keys RENAME TO keys_1";
+constexpr const char* kTakeOver = R"sql(
+  INSERT INTO keys SELECT * FROM keys_1;
+  DROP TABLE keys_1;
 )sql";
 
 Error named(const std::string& path, Error error) {
@@ -83,13 +92,18 @@ Status prepare_schema(Database& db) {
   const Result<int64_t> version = db.query_integer("PRAGMA user_version");
   if (!version) return std::unexpected(version.error());
   if (*id == kApplicationId && *version == kSchemaVersion) return {};
-  if (*id == kApplicationId)
+  if (*id == kApplicationId && *version > kSchemaVersion)
     return fail(ErrorKind::kUnsupported, "a newer HeteroServe wrote the file");
   const Result<int64_t> n_objects = db.query_integer("SELECT count(*) FROM sqlite_master");
   if (!n_objects) return std::unexpected(n_objects.error());
-  if (*id != 0 || *n_objects != 0)
+  const bool is_old = *id == kApplicationId;
+  if (!is_old && (*id != 0 || *n_objects != 0))
     return fail(ErrorKind::kInvalidArgument, "the file is another program's");
+  if (is_old)
+    if (const Status aside = db.run(kSetAside); !aside) return aside;
   if (const Status made = db.run(kSchema); !made) return made;
+  if (is_old)
+    if (const Status taken = db.run(kTakeOver); !taken) return taken;
   return db.run(fmt::format("PRAGMA user_version = {}; PRAGMA application_id = {}", kSchemaVersion,
                             kApplicationId));
 }
@@ -151,7 +165,8 @@ Status check_name(std::string_view name) {
   if (name.empty() || name.size() > kNameBytesMax || number || !std::ranges::all_of(name, is_plain))
     return fail(
         ErrorKind::kInvalidArgument,
-        fmt::format("a key's name has 1 to {} bytes, no spaces, and is no number", kNameBytesMax));
+        fmt::format("a key's name has 1 to {} bytes, no spaces, and is no number", kNameBytesMax),
+        std::string(kBadKeyName));
   return {};
 }
 
@@ -167,9 +182,14 @@ Status make_file(const std::string& path) {
   return {};
 }
 
+// By a name, the good key before revoked ones, and of those the last.
 Result<ApiKey> find_key(const std::vector<ApiKey>& keys, std::string_view which) {
-  for (const ApiKey& key : keys)
-    if (key.name == which || std::to_string(key.id) == which) return key;
+  const ApiKey* found = nullptr;
+  for (const ApiKey& key : keys) {
+    if (key.name != which && std::to_string(key.id) != which) continue;
+    if (found == nullptr || !found->is_good()) found = &key;
+  }
+  if (found != nullptr) return *found;
   return fail(ErrorKind::kNotFound, fmt::format("there is no key '{}'", which));
 }
 
@@ -231,9 +251,11 @@ Result<NewKey> create_key(const std::string& path, const ApiKey& wanted, int64_t
   return change_keys(path, [&](Database& db) -> Result<NewKey> {
     const auto keys = select_keys(db);
     if (!keys) return std::unexpected(keys.error());
-    if (find_key(*keys, stored.name))
+    const auto same = find_key(*keys, stored.name);
+    if (same && same->is_good())
       return fail(ErrorKind::kInvalidArgument,
-                  fmt::format("there is a key '{}' already", stored.name));
+                  fmt::format("there is a key '{}' already; revoke it first", stored.name),
+                  std::string(kKeyExists));
     if (const Status inserted = insert_key(db, stored); !inserted)
       return std::unexpected(inserted.error());
     const auto id = db.query_integer("SELECT last_insert_rowid()");

@@ -45,15 +45,20 @@ struct KeyFileStamp {
 };
 KeyFileStamp stamp_of_keys(const std::string& path);
 
+// Codes of errors that are the caller's to mend, not the file's.
+inline constexpr std::string_view kBadKeyName = "invalid_key_name";  // no key may be called so
+inline constexpr std::string_view kKeyExists = "key_exists";         // a good key is
+
 // Each call opens the file, works and closes it: several processes may do so. Any thread.
-// Errors as Database's, with the path; kInvalidArgument: the file is another program's, a name is
-// empty, too long or taken.
+// Errors as Database's, with the path; kInvalidArgument: the two above, or the file is another
+// program's. A file of an older version is brought to this one by the first change.
 // No file: no keys.
 Result<std::vector<ApiKey>> read_keys(const std::string& path);
 // Creates the file if need be, readable by its owner and group only. Limits and the name are
-// `wanted`'s.
+// `wanted`'s; the name of a revoked key may be given again.
 Result<NewKey> create_key(const std::string& path, const ApiKey& wanted, int64_t now_ms);
-// `which`: an id or a name. kNotFound; a key that is revoked already stays as it is.
+// `which`: an id, or a name, which means the good key of that name. kNotFound; a key that is
+// revoked already stays as it is.
 Result<ApiKey> revoke_key(const std::string& path, std::string_view which, int64_t now_ms);
 
 }  // namespace hs

@@ -72,6 +72,19 @@ BOOST_AUTO_TEST_CASE(a_key_that_is_revoked_is_refused_at_once) {
   BOOST_TEST(ask(request("GET", "/version"), lab)->status == 401);
 }
 
+BOOST_AUTO_TEST_CASE(a_name_that_is_taken_is_a_conflict_until_its_key_is_revoked) {
+  const auto boss = create(R"({"name":"boss","admin":true})")->json()["key"].get<std::string>();
+  BOOST_TEST(create(R"({"name":"lab"})", boss)->status == 200);
+  const auto refused = create(R"({"name":"lab"})", boss);
+  BOOST_TEST(refused->status == 409);
+  BOOST_TEST(error_of(*refused)["code"] == "key_exists");
+  BOOST_TEST(ask(request("POST", "/admin/keys/lab/revoke", "{}"), boss)->status == 200);
+  const auto again = create(R"({"name":"lab"})", boss);
+  BOOST_TEST_REQUIRE(again->status == 200);
+  BOOST_TEST(ask(request("GET", "/version"), again->json()["key"].get<std::string>())->status ==
+             200);
+}
+
 BOOST_AUTO_TEST_CASE(bad_requests_are_told_what_is_wrong) {
   for (const char* body :
        {"", "{", "[]", "{}", R"({"name":5})", R"({"name":"a b"})", R"({"name":"a","admin":1})",

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -89,13 +90,62 @@ BOOST_AUTO_TEST_CASE(others_cannot_read_the_file) {
   BOOST_TEST((info.st_mode & 0007) == 0U);
 }
 
-BOOST_AUTO_TEST_CASE(a_revoked_key_is_kept_and_its_name_is_not_given_again) {
+BOOST_AUTO_TEST_CASE(a_revoked_key_is_kept_and_its_name_may_be_given_again) {
   BOOST_TEST_REQUIRE(create_key(path, wanted("a"), 1).has_value());
   const auto revoked = revoke_key(path, "a", 50);
   BOOST_TEST_REQUIRE(revoked.has_value());
   BOOST_TEST(!read_keys(path)->front().is_good());
   BOOST_TEST(revoke_key(path, "1", 99)->revoked_ms == 50);
-  BOOST_TEST((create_key(path, wanted("a"), 2).error().kind == ErrorKind::kInvalidArgument));
+  const auto again = create_key(path, wanted("a"), 60);
+  BOOST_TEST_REQUIRE(again.has_value());
+  BOOST_TEST(again->stored.id == 2);
+  BOOST_TEST(create_key(path, wanted("a"), 61).error().code == kKeyExists);
+  // The name means the good one now; then the one revoked last.
+  BOOST_TEST(revoke_key(path, "a", 70)->id == 2);
+  BOOST_TEST(revoke_key(path, "a", 80)->revoked_ms == 70);
+  BOOST_TEST(read_keys(path)->size() == 2U);
+}
+
+// As version 1 made it, with a key in use and a revoked one.
+BOOST_AUTO_TEST_CASE(a_file_of_the_first_version_keeps_its_keys) {
+  {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    auto db = Database::open(path, Database::Mode::kReadWrite, 0);
+    BOOST_TEST_REQUIRE(db->run(R"sql(
+      CREATE TABLE keys (
+        id                  INTEGER PRIMARY KEY AUTOINCREMENT,
+        name                TEXT NOT NULL UNIQUE,
+        hash                TEXT NOT NULL UNIQUE,
+        last4               TEXT NOT NULL,
+        admin               INTEGER NOT NULL,
+        concurrency_max     INTEGER NOT NULL,
+        per_minute_max      INTEGER NOT NULL,
+        created_ms          INTEGER NOT NULL,
+        revoked_ms          INTEGER
+      ) STRICT;
+      INSERT INTO keys VALUES (3, 'lab', printf('%064d', 3), 'abcd', 1, 2, 60, 10, NULL);
+      INSERT INTO keys VALUES (7, 'old', printf('%064d', 7), 'efgh', 0, 0, 0, 11, 12);
+      PRAGMA user_version = 1;
+      PRAGMA application_id = 0x48536B79;
+    )sql")
+                           .has_value());
+  }
+  const auto before = read_keys(path);
+  BOOST_TEST_REQUIRE(before.has_value());
+  BOOST_TEST(create_key(path, wanted("lab"), 20).error().code == kKeyExists);
+  const auto made = create_key(path, wanted("old"), 21);
+  BOOST_TEST_REQUIRE(made.has_value());
+  BOOST_TEST(made->stored.id == 8);
+  const auto after = read_keys(path);
+  BOOST_TEST_REQUIRE(after->size() == 3U);
+  for (size_t i = 0; i < 2; ++i) {
+    BOOST_TEST(after->at(i).id == before->at(i).id);
+    BOOST_TEST(after->at(i).name == before->at(i).name);
+    BOOST_TEST((after->at(i).hash == before->at(i).hash));
+    BOOST_TEST(after->at(i).admin == before->at(i).admin);
+    BOOST_TEST(after->at(i).concurrency_max == before->at(i).concurrency_max);
+    BOOST_TEST(after->at(i).revoked_ms == before->at(i).revoked_ms);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_key_that_is_not_there_cannot_be_revoked) {
