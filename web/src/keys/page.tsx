@@ -4,10 +4,10 @@ import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
 import { type ApiKey, createKey, type KeyList, keyList, revokeKey, type Usage } from "../admin";
 import { ApiError, setApiKey } from "../http";
-import { count, dateTime, t, type Word } from "../i18n";
+import { count, dateTime, t } from "../i18n";
 import { CopyButton } from "../markdown/code";
 import { Dialog } from "../parts/dialog";
-import { Scroller } from "../parts/scroller";
+import { Table } from "../parts/table";
 
 const found = signal<KeyList | null>(null);
 const complaint = signal("");
@@ -58,25 +58,6 @@ function KeyRow({ shown }: { shown: ApiKey }): VNode {
         )}
       </td>
     </tr>
-  );
-}
-
-function Table({ label, heads, children }: { label: string; heads: Word[]; children: VNode[] }): VNode {
-  return (
-    <Scroller label={label} panel>
-      <table>
-        <thead>
-          <tr>
-            {heads.map((word) => (
-              <th key={word} scope="col">
-                {t(word)}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>{children}</tbody>
-      </table>
-    </Scroller>
   );
 }
 

@@ -6,7 +6,7 @@ import { download, type LogRow, logRows } from "../admin";
 import { ApiError } from "../http";
 import { count, dateTime, duration, t, type Word } from "../i18n";
 import { Dialog } from "../parts/dialog";
-import { Scroller } from "../parts/scroller";
+import { Table } from "../parts/table";
 import { RowDetail } from "./detail";
 
 interface Filter {
@@ -190,24 +190,11 @@ const heads: Word[] = [
 function Rows(): VNode {
   const found = rows.value ?? [];
   return (
-    <Scroller label={t("requests")} panel>
-      <table id="log-rows">
-        <thead>
-          <tr>
-            {heads.map((word) => (
-              <th key={word} scope="col">
-                {t(word)}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {found.map((row, i) => (
-            <Row key={`${row.ts_ms}${row.id}${i}`} row={row} />
-          ))}
-        </tbody>
-      </table>
-    </Scroller>
+    <Table id="log-rows" label={t("requests")} heads={heads}>
+      {found.map((row, i) => (
+        <Row key={`${row.ts_ms}${row.id}${i}`} row={row} />
+      ))}
+    </Table>
   );
 }
 

@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { type Setting, settings } from "../admin";
 import { ApiError } from "../http";
 import { t } from "../i18n";
-import { Scroller } from "../parts/scroller";
+import { Table } from "../parts/table";
 
 const found = signal<Setting[]>([]);
 const complaint = signal("");
@@ -68,23 +68,11 @@ export function SettingsPage(): VNode {
           {complaint.value}
         </p>
       )}
-      <Scroller label={t("settings")} panel>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t("setting")}</th>
-              <th scope="col">{t("value")}</th>
-              <th scope="col">{t("origin")}</th>
-              <th scope="col">{t("howToSet")}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((setting) => (
-              <Row key={setting.key} setting={setting} />
-            ))}
-          </tbody>
-        </table>
-      </Scroller>
+      <Table label={t("settings")} heads={["setting", "value", "origin", "howToSet"]}>
+        {shown.map((setting) => (
+          <Row key={setting.key} setting={setting} />
+        ))}
+      </Table>
     </div>
   );
 }
