@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kEnvironmentPrefix = "HETEROSERVE_";
+constexpr const char* kDefaultModel = "HETEROSERVE_DEFAULT_MODEL";
 
 const Setting* find_by_key(std::string_view key) {
   for (const Setting& setting : settings())
@@ -67,8 +68,9 @@ Result<std::vector<fs::path>> files_of(const ConfigSources& sources) {
 }
 
 Status check_environment_names(std::span<const char* const> names) {
-  // Two that are no settings: the file to read, and the instruction set (kernels/isa.h).
-  std::vector<std::string> known = {"HETEROSERVE_CONFIG", "HETEROSERVE_CPU_ISA"};
+  // These are no settings: the file to read, the instruction set (kernels/isa.h), and the model
+  // when no setting names one.
+  std::vector<std::string> known = {"HETEROSERVE_CONFIG", "HETEROSERVE_CPU_ISA", kDefaultModel};
   for (const Setting& setting : settings()) known.emplace_back(setting.environment);
   for (const std::string_view entry : names) {
     const std::string_view name = entry.substr(0, entry.find('='));
@@ -146,12 +148,19 @@ Result<LoadedConfig> load_config(const ConfigSources& sources,
       applied = apply(setting, value, fmt::format("environment {}", setting.environment), loaded);
     if (!applied) return std::unexpected(applied.error());
   }
+  if (const char* model = sources.environment(kDefaultModel);
+      loaded.config.model.empty() && model != nullptr && *model != '\0') {
+    loaded.config.model = model;
+    loaded.values["model.path"] = {model, fmt::format("default, environment {}", kDefaultModel)};
+  }
   if (loaded.config.log_path.empty()) {
-    loaded.config.log_path = default_log_path(sources.environment);
+    loaded.config.log_path =
+        default_state_path(sources.environment, "requests.db", sources.service_state);
     loaded.values["log.path"].value = loaded.config.log_path;
   }
   if (loaded.config.keys_path.empty()) {
-    loaded.config.keys_path = default_state_path(sources.environment, "keys.db");
+    loaded.config.keys_path =
+        default_state_path(sources.environment, "keys.db", sources.service_state);
     loaded.values["auth.keys_path"].value = loaded.config.keys_path;
   }
   if (const Status checked = check_config(loaded.config); !checked)
@@ -208,13 +217,14 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 }
 
 std::string default_state_path(const std::function<const char*(const char*)>& environment,
-                               std::string_view file) {
+                               std::string_view file, std::string_view service_state) {
   const auto variable = [&](const char* name) {
     const char* value = environment(name);
     return std::string(value == nullptr ? "" : value);
   };
   if (const std::string state = variable("STATE_DIRECTORY"); !state.empty())
     return fmt::format("{}/{}", state.substr(0, state.find(':')), file);
+  if (!service_state.empty()) return fmt::format("{}/{}", service_state, file);
   if (const std::string state = variable("XDG_STATE_HOME"); !state.empty())
     return fmt::format("{}/heteroserve/{}", state, file);
   if (const std::string home = variable("HOME"); !home.empty())

@@ -34,7 +34,8 @@ struct Config {
   int32_t block_size = 16;
   int32_t kv_blocks = 0;  // 0 = as many as sequences can use, within a share of the memory
   int32_t max_queue = 256;
-  int32_t threads = 0;  // 0 = one a core
+  int32_t threads = 0;           // 0 = one a core
+  int32_t hang_timeout_s = 300;  // of a device at one order; 0 = none
   int32_t images_max = 8;
   int32_t max_image_mib = 20;
   int32_t max_encode_patches = 16384;  // of all pictures in one encode() call
@@ -82,6 +83,8 @@ struct ConfigSources {
   std::function<const char*(const char*)> environment;    // getenv
   std::optional<std::filesystem::path> file;  // --config; absent = the system's, if it is there
   std::filesystem::path system_file = "/etc/heteroserve/heteroserve.toml";
+  // Where the installed service keeps its files, when this command is about these; "" = the user's.
+  std::string service_state;
 };
 
 struct LoadedConfig {
@@ -91,7 +94,8 @@ struct LoadedConfig {
 
 // Flag over environment over conf.d/*.toml beside the file, last name first, over the file over
 // default. Errors (kInvalidArgument, kIo) name the setting and where it was set; an unknown key or
-// HETEROSERVE_ variable is an error that names the nearest one.
+// HETEROSERVE_ variable is an error that names the nearest one. Without a model, the one that
+// HETEROSERVE_DEFAULT_MODEL names (of the service: the shipped demo).
 Result<LoadedConfig> load_config(const ConfigSources& sources,
                                  std::span<const char* const> environment_names);
 
@@ -101,9 +105,10 @@ Status check_config(const Config& config);
 // The candidate with the smallest edit distance to `word`; "" without candidates.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
-// $STATE_DIRECTORY (of the service), else the user's state directory, with this file in it.
+// $STATE_DIRECTORY (of the service), else `service_state` unless that is empty, else the user's
+// state directory, with this file in it.
 std::string default_state_path(const std::function<const char*(const char*)>& environment,
-                               std::string_view file);
+                               std::string_view file, std::string_view service_state = {});
 std::string default_log_path(const std::function<const char*(const char*)>& environment);
 
 }  // namespace hs

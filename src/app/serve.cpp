@@ -20,6 +20,7 @@
 #include "app/exit_codes.h"
 #include "app/key_watch.h"
 #include "app/served_engine.h"
+#include "app/service_manager.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/server.h"
@@ -75,6 +76,7 @@ class Server {
   explicit Server(const LoadedConfig& loaded)
       : config_(loaded.config),
         values_(loaded.values),
+        watchdog_(manager_, int64_t{config_.hang_timeout_s} * 1'000'000),
         workers_(loop_, static_cast<size_t>(config_.max_queue) + 1) {}
 
   int run();
@@ -93,6 +95,10 @@ class Server {
   size_t all_bodies_bytes_max() const {
     return std::max(size_t{1} << 30, 2 * config_.body_bytes_max());
   }
+  Result<HttpServerOptions> http_options();
+  void make_timers();
+  void tick();
+  void beat();
   void load();
   void show_progress(const Loading& loading);
   void loaded(const Status& ran);
@@ -105,6 +111,10 @@ class Server {
   const Config& config_;
   const std::map<std::string, SettingValue, std::less<>>& values_;
   SystemClock clock_;
+  ServiceManager manager_{[](const char* name) -> const char* { return std::getenv(name); }};
+  Watchdog watchdog_;
+  std::string host_;  // listened at
+  int32_t load_percent_ = 0;
   Loop loop_;
   std::unique_ptr<RequestLog> log_;
   std::unique_ptr<AsyncWakeup> wakeup_;
@@ -115,6 +125,7 @@ class Server {
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<SignalWatcher> signals_;
   std::unique_ptr<Timer> tick_;
+  std::unique_ptr<Timer> beat_;      // where the service manager watches
   std::unique_ptr<Timer> progress_;  // while the model loads
   std::unique_ptr<Timer> deadline_;
   std::unique_ptr<Timer> idle_poll_;
@@ -130,7 +141,7 @@ ApiOptions Server::api_options() {
   options.limits.image_bytes_max = config_.image_bytes_max();
   options.held_bodies_bytes_max = all_bodies_bytes_max();
   options.served_names = served_names(config_);
-  options.loopback_only = is_loopback_address(config_.host);
+  options.loopback_only = is_loopback_address(host_);
   options.pages = web_assets();
   if (log_ != nullptr) {
     options.log_row = [this](RequestRow row) { log_->append(std::move(row)); };
@@ -159,7 +170,25 @@ std::vector<SettingInfo> Server::setting_infos() const {
   return infos;
 }
 
+Result<HttpServerOptions> Server::http_options() {
+  const auto inherited = inherited_socket([](const char* name) { return std::getenv(name); });
+  if (!inherited) return std::unexpected(inherited.error());
+  HttpServerOptions http;
+  http.host = config_.host;
+  http.port = static_cast<uint16_t>(config_.port);
+  if (*inherited) {
+    http.host = (*inherited)->host;
+    http.inherited_socket = (*inherited)->descriptor;
+  }
+  http.limits.body_bytes_max = config_.body_bytes_max();
+  http.limits.all_bodies_bytes_max = all_bodies_bytes_max();
+  return http;
+}
+
 Status Server::start() {
+  const auto http = http_options();
+  if (!http) return std::unexpected(http.error());
+  host_ = http->host;
   auto log = open_log(config_, clock_);
   if (!log) return std::unexpected(log.error());
   log_ = *std::move(log);
@@ -172,40 +201,62 @@ Status Server::start() {
                                  [this](const std::vector<ApiKey>& keys) { api_->set_keys(keys); });
   const auto n_keys = key_watch_->read_now();
   if (!n_keys) return std::unexpected(n_keys.error());
-  if (*n_keys == 0 && !is_loopback_address(config_.host))
+  if (*n_keys == 0 && !is_loopback_address(host_))
     return fail(ErrorKind::kInvalidArgument,
                 fmt::format("--host {} can be reached from other machines, and there are no API "
                             "keys yet: make one with `heteroserve keys create NAME --admin`, or "
                             "leave out --host",
-                            config_.host));
-  HttpServerOptions http;
-  http.host = config_.host;
-  http.port = static_cast<uint16_t>(config_.port);
-  http.limits.body_bytes_max = config_.body_bytes_max();
-  http.limits.all_bodies_bytes_max = all_bodies_bytes_max();
-  auto server = HttpServer::listen(loop_, *api_, http);
+                            host_));
+  auto server = HttpServer::listen(loop_, *api_, *http);
   if (!server) return std::unexpected(server.error());
   http_ = *std::move(server);
   signals_ = std::make_unique<SignalWatcher>(loop_, std::initializer_list<int>{SIGTERM, SIGINT},
                                              [this](int number) { on_signal(number); });
-  tick_ = std::make_unique<Timer>(loop_, [this] {
-    api_->tick();
-    if (!stopping_) key_watch_->look();
-  });
+  make_timers();
+  return {};
+}
+
+void Server::make_timers() {
+  tick_ = std::make_unique<Timer>(loop_, [this] { tick(); });
   tick_->start(kTickMs, kTickMs);
+  if (const int64_t ping_ms = manager_.ping_interval_us() / 1000; ping_ms > 0) {
+    beat_ = std::make_unique<Timer>(loop_, [this] { beat(); });
+    beat_->start(ping_ms, ping_ms);
+  }
   deadline_ = std::make_unique<Timer>(loop_, [this] {
     log_warning("shutdown time-out: {} requests are cancelled", api_->n_active());
     api_->cancel_all("The server is shutting down.");
   });
   idle_poll_ = std::make_unique<Timer>(loop_, [this] { wait_for_idle(); });
-  return {};
+}
+
+void Server::tick() {
+  api_->tick();
+  if (stopping_) return;
+  key_watch_->look();
+  if (engine_ == nullptr) return;
+  const EngineStats stats = engine_->engine->stats();
+  manager_.status(fmt::format("serving {} at http://{}: {} running, {} waiting{}",
+                              engine_->served->names.front(), http_->address(), stats.running,
+                              stats.waiting, stats.degraded ? ", a device is lost" : ""));
+}
+
+// A device call that hangs ends the signs of life, and with them the process.
+void Server::beat() {
+  if (engine_ == nullptr && !stopping_)
+    return watchdog_.beat_loading(load_percent_, clock_.now_us());
+  const EngineStats stats = engine_ == nullptr ? EngineStats{} : engine_->engine->stats();
+  watchdog_.beat(stats.lanes, clock_.now_us());
 }
 
 int Server::run() {
   if (const Status started = start(); !started) {
     print_error(started.error());
+    manager_.status(started.error().message);
     return started.error().kind == ErrorKind::kIo ? kExitFailure : kExitConfig;
   }
+  // Before the model is there: the page and /ready tell how far the load is.
+  manager_.notify("READY=1");
   log_info("listening at http://{}, loading {}", http_->address(), config_.model);
   load();
   loop_.run();
@@ -221,7 +272,9 @@ int Server::run() {
 // What /ready says while the model loads, and now and then the journal of a long load.
 void Server::show_progress(const Loading& loading) {
   const int32_t percent = loading.percent.load(std::memory_order_relaxed);
+  load_percent_ = percent;
   api_->set_loading("reading weights", percent);
+  manager_.status(fmt::format("reading weights: {} %", percent));
   const int64_t now_us = clock_.now_us();
   if (now_us - progress_told_us_ < kProgressLogMs * 1000) return;
   progress_told_us_ = now_us;
@@ -247,8 +300,10 @@ void Server::load() {
       [loading, this](const Status& ran) {
         progress_.reset();
         if (!ran || !loading->result || !*loading->result) {
-          print_error(!ran ? ran.error() : loading->result->error());
-          return stop(kExitConfig);
+          const Error& error = !ran ? ran.error() : loading->result->error();
+          print_error(error);
+          stop(kExitConfig);
+          return manager_.status(error.message);
         }
         engine_ = **std::move(loading->result);
         loaded(ran);
@@ -268,6 +323,7 @@ void Server::loaded(const Status&) {
              http_->address(), engine_->served->names.front(), dtype_name(config_.dtype),
              isa_name(cpu_isa()), engine_->engine->config().kv_blocks, engine_->load_s);
   std::fflush(stdout);
+  tick();
 }
 
 void Server::on_signal(int number) {
@@ -284,6 +340,8 @@ void Server::stop(int exit_code) {
   exit_code_ = std::max(exit_code_, exit_code);
   if (stopping_) return;
   stopping_ = true;
+  manager_.notify("STOPPING=1");
+  manager_.status(fmt::format("stopping: {} requests under way", api_->n_active()));
   api_->begin_drain();
   const int64_t timeout_ms = int64_t{config_.shutdown_timeout_s} * 1000;
   deadline_->start(timeout_ms);

@@ -209,7 +209,10 @@ EngineStats EngineImpl::stats() const {
   stats.degraded = tiers_.degraded();
   stats.serving = tiers_.serving();
   for (const EngineLink& link : parts_.links) stats.transfer_retries += link.link->retries();
-  for (const EngineLane& lane : lanes_) stats.lanes.push_back(lane.stats);
+  for (const EngineLane& lane : lanes_) {
+    stats.lanes.push_back(lane.stats);
+    stats.lanes.back().busy_since_us = lane.lane->busy_since_us();
+  }
   return stats;
 }
 

@@ -116,7 +116,8 @@ struct LaneStats {
   int64_t encode_us = 0;  // busy with each kind of work
   int64_t transfer_us = 0;
   int64_t step_us = 0;
-  int64_t stolen_us = 0;  // of step_us
+  int64_t stolen_us = 0;       // of step_us
+  int64_t busy_since_us = -1;  // when its order in execution began, by the engine's clock; -1: none
 };
 
 // A snapshot for metrics and the dashboard. Counters only grow.

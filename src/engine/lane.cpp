@@ -59,6 +59,7 @@ void Lane::run() {
       orders_.pop_front();
     }
     order->started_us = clock_.now_us();
+    busy_since_us_.store(order->started_us, std::memory_order_relaxed);
     // Memory may run out below us; that ends the order, not the process.
     try {
       order->status = order->execute();
@@ -66,6 +67,7 @@ void Lane::run() {
       order->status = fail(ErrorKind::kInternal, e.what());
     }
     order->finished_us = clock_.now_us();
+    busy_since_us_.store(-1, std::memory_order_relaxed);
     completions_.push(std::move(order));
   }
 }

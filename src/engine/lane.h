@@ -2,6 +2,7 @@
 // hands each back through the completion queue. It has no policy.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -61,6 +62,8 @@ class Lane {
 
   const std::string& name() const { return name_; }
   void post(std::unique_ptr<WorkOrder> order);
+  // When the order in execution began, by `clock`; -1: there is none. Any thread.
+  int64_t busy_since_us() const { return busy_since_us_.load(std::memory_order_relaxed); }
 
  private:
   void run();
@@ -73,6 +76,7 @@ class Lane {
   std::condition_variable posted_;
   std::deque<std::unique_ptr<WorkOrder>> orders_;
   bool stopping_ = false;
+  std::atomic<int64_t> busy_since_us_ = -1;
   std::thread thread_;  // last: starts when all else is there
 };
 

@@ -93,9 +93,11 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(Loop& loop, HttpHandler& 
                                                        const HttpServerOptions& options) {
   auto state = std::make_unique<State>(loop, handler, options.limits);
   State* raw = state.get();
-  Result<std::unique_ptr<TcpListener>> listener = TcpListener::listen(
-      loop, options.host, options.port, options.backlog,
-      [raw](std::unique_ptr<TcpStream> stream) { raw->accept(std::move(stream)); });
+  const auto accept = [raw](std::unique_ptr<TcpStream> stream) { raw->accept(std::move(stream)); };
+  Result<std::unique_ptr<TcpListener>> listener =
+      options.inherited_socket >= 0
+          ? TcpListener::adopt(loop, options.inherited_socket, options.backlog, accept)
+          : TcpListener::listen(loop, options.host, options.port, options.backlog, accept);
   if (!listener) return std::unexpected(listener.error());
   state->listener = std::move(*listener);
   state->address = state->listener->address();

@@ -17,6 +17,7 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";  // "::" takes IPv4 and IPv6
   uint16_t port = 8080;            // 0 picks a free one
   int backlog = 511;
+  int inherited_socket = -1;  // bound by whoever started the process; host and port do not count
   HttpLimits limits;
 };
 

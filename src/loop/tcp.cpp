@@ -211,25 +211,43 @@ struct TcpListener::Handle {
   }
 };
 
-Result<std::unique_ptr<TcpListener>> TcpListener::listen(Loop& loop, const std::string& host,
-                                                         uint16_t port, int backlog,
-                                                         OnConnection on_connection) {
-  const Result<sockaddr_storage> target = resolve_address(loop, host, port);
-  if (!target) return std::unexpected(target.error());
+std::unique_ptr<TcpListener> TcpListener::make(Loop& loop, OnConnection on_connection) {
   auto* handle = new Handle;
   handle->loop = &loop;
   handle->on_connection = std::move(on_connection);
   HS_CHECK_EQ(uv_tcp_init(loop.uv(), &handle->tcp), 0);
   handle->tcp.data = handle;
-  std::unique_ptr<TcpListener> listener(new TcpListener(handle));
+  return std::unique_ptr<TcpListener>(new TcpListener(handle));
+}
+
+int TcpListener::start(int backlog) {
   const auto on_knock = [](uv_stream_t* stream, int status) {
     auto* self = static_cast<Handle*>(stream->data);
     if (status != 0) return log_warning("cannot accept a connection: {}", uv_strerror(status));
     if (self->on_connection) self->accept();
   };
-  int error = uv_tcp_bind(&handle->tcp, reinterpret_cast<const sockaddr*>(&*target), 0);
-  if (error == 0)
-    error = uv_listen(reinterpret_cast<uv_stream_t*>(&handle->tcp), backlog, on_knock);
+  return uv_listen(reinterpret_cast<uv_stream_t*>(&handle_->tcp), backlog, on_knock);
+}
+
+Result<std::unique_ptr<TcpListener>> TcpListener::adopt(Loop& loop, int descriptor, int backlog,
+                                                        OnConnection on_connection) {
+  auto listener = make(loop, std::move(on_connection));
+  int error = uv_tcp_open(&listener->handle_->tcp, descriptor);
+  if (error == 0) error = listener->start(backlog);
+  if (error != 0)
+    return fail(ErrorKind::kIo, fmt::format("cannot listen on the inherited socket {}: {}",
+                                            descriptor, uv_strerror(error)));
+  return listener;
+}
+
+Result<std::unique_ptr<TcpListener>> TcpListener::listen(Loop& loop, const std::string& host,
+                                                         uint16_t port, int backlog,
+                                                         OnConnection on_connection) {
+  const Result<sockaddr_storage> target = resolve_address(loop, host, port);
+  if (!target) return std::unexpected(target.error());
+  auto listener = make(loop, std::move(on_connection));
+  int error = uv_tcp_bind(&listener->handle_->tcp, reinterpret_cast<const sockaddr*>(&*target), 0);
+  if (error == 0) error = listener->start(backlog);
   if (error != 0)
     return fail(ErrorKind::kIo,
                 fmt::format("cannot listen on {}: {}", address_text(*target), uv_strerror(error)));

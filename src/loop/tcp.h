@@ -93,6 +93,9 @@ class TcpListener {
   static Result<std::unique_ptr<TcpListener>> listen(Loop& loop, const std::string& host,
                                                      uint16_t port, int backlog,
                                                      OnConnection on_connection);
+  // On a bound stream socket that the process was given; it becomes the listener's.
+  static Result<std::unique_ptr<TcpListener>> adopt(Loop& loop, int descriptor, int backlog,
+                                                    OnConnection on_connection);
   ~TcpListener();
   TcpListener(const TcpListener&) = delete;
   TcpListener& operator=(const TcpListener&) = delete;
@@ -104,7 +107,9 @@ class TcpListener {
  private:
   struct Handle;
   explicit TcpListener(Handle* handle) : handle_(handle) {}
-  Handle* handle_;  // freed by libuv's close callback
+  static std::unique_ptr<TcpListener> make(Loop& loop, OnConnection on_connection);
+  int start(int backlog);  // 0 or libuv's error
+  Handle* handle_;         // freed by libuv's close callback
 };
 
 }  // namespace hs

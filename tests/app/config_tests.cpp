@@ -272,6 +272,25 @@ BOOST_AUTO_TEST_CASE(the_log_path_follows_the_service_then_the_user) {
   BOOST_TEST(default_log_path(sources.environment) == "/var/lib/heteroserve/requests.db");
 }
 
+BOOST_AUTO_TEST_CASE(administrators_mean_the_services_files_but_what_is_named_is_stronger) {
+  sources.service_state = "/var/lib/heteroserve";
+  BOOST_TEST(load()->config.log_path == "/var/lib/heteroserve/requests.db");
+  BOOST_TEST(load()->config.keys_path == "/var/lib/heteroserve/keys.db");
+  write("heteroserve.toml", "[log]\npath = \"/elsewhere/log.db\"\n");
+  BOOST_TEST(load()->config.log_path == "/elsewhere/log.db");
+  environment["STATE_DIRECTORY"] = "/state";
+  BOOST_TEST(load()->config.keys_path == "/state/keys.db");
+}
+
+BOOST_AUTO_TEST_CASE(the_services_default_model_gives_way_to_every_setting) {
+  BOOST_TEST(load()->config.model.empty());
+  environment["HETEROSERVE_DEFAULT_MODEL"] = "/shipped/demo";
+  BOOST_TEST(load()->config.model == "/shipped/demo");
+  BOOST_TEST(contains(load()->values.at("model.path").origin, "HETEROSERVE_DEFAULT_MODEL"));
+  write("conf.d/model.toml", "[model]\npath = \"/mine\"\n");
+  BOOST_TEST(load()->config.model == "/mine");
+}
+
 BOOST_AUTO_TEST_CASE(nearest_is_by_edit_distance) {
   const std::vector<std::string> words = {"port", "host", "threads"};
   BOOST_TEST(nearest("prot", words) == "port");

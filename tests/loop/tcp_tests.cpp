@@ -1,5 +1,8 @@
 // Streams carry bytes in order with back-pressure both ways, tell how they ended, and may be
 // destroyed at any time.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <boost/test/unit_test.hpp>
 #include <memory>
 #include <string>
@@ -52,6 +55,23 @@ struct PairFixture {
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(tcp_tests, PairFixture)
+
+BOOST_AUTO_TEST_CASE(a_bound_socket_can_be_taken_over) {
+  const int bound = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  BOOST_REQUIRE(bind(bound, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  size_t n_accepted = 0;
+  auto adopted =
+      TcpListener::adopt(loop, bound, 16, [&](std::unique_ptr<TcpStream>) { ++n_accepted; });
+  BOOST_REQUIRE(adopted.has_value());
+  BOOST_TEST((*adopted)->port() != 0);
+  TcpClient client(loop, (*adopted)->port());
+  until([&] { return n_accepted == 1; }, "the connection");
+
+  BOOST_TEST(!TcpListener::adopt(loop, 1 << 20, 16, {}).has_value());
+}
 
 BOOST_AUTO_TEST_CASE(bytes_arrive_in_order_both_ways) {
   std::string sent;
