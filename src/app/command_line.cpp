@@ -7,13 +7,16 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "api/version.h"
+#include "app/command_tree.h"
 #include "app/commands.h"
 #include "app/config.h"
 #include "app/exit_codes.h"
 #include "app/plan_options.h"
+#include "app/service_files.h"
 #include "base/log.h"
 
 namespace hs {
@@ -161,6 +164,51 @@ CLI::App* add_keys(CLI::App& app, Parsed& parsed) {
   return keys;
 }
 
+// What the program says of itself: for shells and for the package.
+struct SelfOptions {
+  std::string shell;
+  std::string page;
+  std::string config_action = "show";
+};
+
+void add_self(CLI::App& app, SelfOptions& options, Parsed& parsed) {
+  CLI::App* config = app.add_subcommand("config", "Show or check the settings");
+  add_settings(*config, parsed);
+  config
+      ->add_option("ACTION", options.config_action,
+                   "show; check; or template: a settings file with every key, commented out")
+      ->check(CLI::IsMember({"show", "check", "template"}));
+  app.add_subcommand("completion", "Print the completion script of a shell")
+      ->add_option("SHELL", options.shell, "Which")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  app.add_subcommand("version", "Print the version");
+  app.add_subcommand("manual", "Print a manual page in scdoc's language")
+      ->group("")
+      ->add_option("PAGE", options.page, "1 or 5")
+      ->required()
+      ->check(CLI::IsMember({"1", "5"}));
+}
+
+// The exit status, when one of them was given that needs no settings.
+std::optional<int> run_self(const CLI::App& app, const SelfOptions& options) {
+  if (app.got_subcommand("version")) return version_command();
+  if (app.got_subcommand("config") && options.config_action == "template") {
+    fmt::print("{}", settings_template());
+    return kExitOk;
+  }
+  if (app.got_subcommand("manual")) {
+    fmt::print("{}", options.page == "1" ? program_manual(command_tree(app)) : settings_manual());
+    return kExitOk;
+  }
+  if (!app.got_subcommand("completion")) return std::nullopt;
+  const auto script = options.shell == "bash"  ? bash_completion
+                      : options.shell == "zsh" ? zsh_completion
+                                               : fish_completion;
+  fmt::print("{}", script(command_tree(app)));
+  return kExitOk;
+}
+
 int usage_error(const std::string& message) {
   fmt::print(stderr, "heteroserve: {} (--help shows what there is)\n", message);
   return kExitUsage;
@@ -177,12 +225,9 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   const CLI::App* bench = add_bench(app, parsed);
   const CLI::App* logs = add_logs(app, parsed);
   const CLI::App* keys = add_keys(app, parsed);
-  CLI::App* config = app.add_subcommand("config", "Show or check the settings");
-  add_settings(*config, parsed);
-  std::string action = "show";
-  config->add_option("ACTION", action, "show or check")->check(CLI::IsMember({"show", "check"}));
+  SelfOptions self;
+  add_self(app, self, parsed);
   add_plan(app, parsed.plan);
-  const CLI::App* version = app.add_subcommand("version", "Print the version");
 
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
@@ -192,20 +237,33 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   } catch (const CLI::ParseError& error) {
     return usage_error(error.what());
   }
-  if (version->parsed()) return version_command();
+  if (const auto told = run_self(app, self)) return *told;
   if (const auto planned = run_plan(app, parsed.plan)) return *planned;
   if (app.get_subcommands().empty())
     return usage_error(
-        "name a sub-command: serve, run, bench, logs, keys, plan, config or version");
+        "name a sub-command: serve, run, bench, logs, keys, plan, simulate, config, completion or "
+        "version");
 
   parsed.sources.environment = [](const char* name) { return std::getenv(name); };
   if (!parsed.file.empty()) parsed.sources.file = parsed.file;
+  if (logs->parsed() || keys->parsed() || app.got_subcommand("config"))
+    parsed.sources.service_state = service_state();
   const auto loaded = load_config(parsed.sources, environment);
   if (!loaded) {
     print_error(loaded.error());
     return kExitConfig;
   }
   set_log_level(loaded->config.log_level);
+  if (logs->parsed() || keys->parsed()) {
+    // What a setting names elsewhere is this user's own affair.
+    const bool of_service = !parsed.sources.service_state.empty() &&
+                            loaded->values.at(logs->parsed() ? "log.path" : "auth.keys_path")
+                                .value.starts_with(parsed.sources.service_state + "/");
+    if (const Status owner = act_as_owner(of_service ? parsed.sources.service_state : ""); !owner) {
+      print_error(owner.error());
+      return kExitFailure;
+    }
+  }
   if (serve->parsed()) return serve_command(*loaded);
   if (run->parsed()) return run_command(loaded->config, parsed.run);
   if (bench->parsed()) return bench_command(loaded->config, parsed.bench);
@@ -214,7 +272,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
     parsed.keys.action = keys->get_subcommands().front()->get_name();
     return keys_command(loaded->config, parsed.keys);
   }
-  return config_command(*loaded, action == "show");
+  return config_command(*loaded, self.config_action == "show");
 }
 
 }  // namespace hs

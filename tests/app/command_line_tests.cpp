@@ -96,7 +96,9 @@ BOOST_AUTO_TEST_CASE(wrong_command_lines_are_2_with_the_word_at_fault) {
            {{}, "serve"},
            {{"run", "x"}, "QUESTION"},
            {{"logs", "--limit", "-1"}, "limit"},
-           {{"config", "burn"}, "burn"}}) {
+           {{"config", "burn"}, "burn"},
+           {{"completion"}, "SHELL"},
+           {{"completion", "tcsh"}, "tcsh"}}) {
     const Outcome outcome = run(arguments);
     BOOST_TEST(outcome.status == kExitUsage, word);
     BOOST_TEST(contains(outcome.err, word), outcome.err);
@@ -134,6 +136,32 @@ BOOST_AUTO_TEST_CASE(version_is_the_version_file) {
   std::getline(file, version);
   BOOST_TEST(contains(run({"version"}).out, version));
   BOOST_TEST(run({"--version"}).status == kExitOk);
+}
+
+BOOST_AUTO_TEST_CASE(completions_and_manual_pages_are_printed) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const Outcome outcome = run({"completion", shell});
+    BOOST_TEST(outcome.status == kExitOk);
+    for (const char* word : {"serve", "hang-timeout", "tensor-parallel", "revoke", "transfer"})
+      BOOST_TEST(contains(outcome.out, word), word);
+  }
+  // The manual has what the help has: each flag of each command.
+  const std::string page = run({"manual", "1"}).out;
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"run"}, {"bench"}, {"logs"}, {"keys", "create"}, {"plan", "cost"}, {"simulate"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.emplace_back("--help");
+    const std::string help = run(arguments).out;
+    size_t n_flags = 0;
+    for (size_t at = 0; (at = help.find("\n  --", at)) != std::string::npos; ++n_flags) {
+      at += 3;
+      const std::string flag = help.substr(at, help.find_first_of(" ,\n", at) - at);
+      BOOST_TEST(contains(page, "*" + flag + "*"), flag);
+    }
+    BOOST_TEST(n_flags > 3, command.front());
+  }
+  BOOST_TEST(contains(run({"manual", "5"}).out, "hang\\_timeout"));
+  BOOST_TEST(contains(run({"config", "template"}).out, "#port = 8080\n"));
 }
 
 BOOST_AUTO_TEST_CASE(an_absent_log_is_69) {
