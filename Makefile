@@ -6,7 +6,7 @@ ARGS ?=
 PRESET ?= release
 
 .DEFAULT_GOAL := build
-.PHONY: web run build test test-cuda test-cuda-mutants cuda-build cuda-report test-reference bench bench-tiers bench-plan bench-full-size lint fmt asan tsan fuzz clean help
+.PHONY: web deb deb-check run build test test-cuda test-cuda-mutants cuda-build cuda-report test-reference bench bench-tiers bench-plan bench-full-size lint fmt asan tsan fuzz clean help
 
 run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
 	build/release/heteroserve serve $(MODEL) $(ARGS)
@@ -67,6 +67,14 @@ bench-full-size:  ## random-weight LLaVA-1.5-7B and Qwen2.5-VL-3B on the CPU; ne
 
 web:  ## build web/dist, the page that is compiled into the binary; only after a change of web/
 	@tools/web.sh
+
+deb:  ## build the Debian packages into build/deb
+	@packaging/install-deps.sh --deb
+	@tools/deb.sh
+	@lintian --fail-on error,warning build/deb/*.changes
+
+deb-check: deb  ## install, run, upgrade, downgrade, remove and purge them in a small Debian (needs root; the first run a mirror)
+	@python3 tools/deb_check.py $(ARGS)
 
 lint:  ## formatting, include direction, sizes, scripts, spelling, static analysis (ARGS=--fast leaves that out)
 	@packaging/install-deps.sh --lint

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Installs the Debian packages this project needs: the single list of them.
 #
-#   packaging/install-deps.sh [--build] [--test] [--browser] [--lint] [--list]
+#   packaging/install-deps.sh [--build] [--test] [--browser] [--proxies] [--deb] [--lint] [--list]
 #
 # --build    what it takes to build and run (the default); --test adds what the tests need; --lint what the lint needs.
 # --browser  what the tests of the page need besides (some 400 MB; without it they are skipped).
+# --proxies  proxies and shells that tests run the real ones of (without them they are skipped; Debian starts them, too).
+# --deb      what makes and checks the Debian packages.
 # --list     prints the package names instead of installing them.
 # Safe to repeat: nothing is done, and no root is needed, when everything is there.
 set -euo pipefail
@@ -14,6 +16,8 @@ build=(g++ cmake ninja-build pkg-config libuv1-dev node-llhttp libsqlite3-dev zl
   libturbojpeg0-dev libspng-dev)
 test=(libboost-test-dev python3 python3-venv curl)
 browser=(chromium)
+proxies=(haproxy nginx-light caddy openssl zsh fish)
+deb=(debhelper dpkg-dev scdoc lintian debootstrap)
 lint=(python3 python3-venv shellcheck codespell)
 
 want=()
@@ -23,9 +27,11 @@ for option in "$@"; do
     --build) want+=("${build[@]}") ;;
     --test) want+=("${build[@]}" "${test[@]}") ;;
     --browser) want+=("${browser[@]}") ;;
+    --proxies) want+=("${proxies[@]}") ;;
+    --deb) want+=("${build[@]}" "${deb[@]}" curl) ;;
     --lint) want+=("${build[@]}" "${test[@]}" "${lint[@]}") ;;
     --list) list=true ;;
-    *) echo "install-deps: unknown option $option (known: --build --test --browser --lint --list)" >&2; exit 2 ;;
+    *) echo "install-deps: unknown option $option (known: --build --test --browser --proxies --deb --lint --list)" >&2; exit 2 ;;
   esac
 done
 [ ${#want[@]} -gt 0 ] || want=("${build[@]}")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Prints the root of a CUDA toolkit, 12.4 or later: tools/cuda_toolkit.sh [--wheels].
+# Prints the root of a CUDA toolkit, 12.4 or later: tools/cuda_toolkit.sh [--wheels | --here].
 #
 # The system's if there is one (CUDA_HOME, CUDA_PATH, then nvcc on the PATH), else the packages of
 # tools/cuda-requirements.txt from PyPI (some 100 MB, 280 MB installed), unpacked once below build/cuda-toolkit.
-# --wheels takes the packages in any case.
+# --wheels takes the packages in any case; --here takes what is there and fetches nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,6 +31,11 @@ fi
 
 target=build/cuda-toolkit
 root=$PWD/$target/nvidia/cu13
+if [ "${1:-}" = --here ]; then
+  usable "$root" || exit 1
+  echo "$root"
+  exit 0
+fi
 if ! cmp -s tools/cuda-requirements.txt "$target/.requirements" 2>/dev/null; then
   rm -rf "$target"
   mkdir -p "$target"

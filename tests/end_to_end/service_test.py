@@ -1,4 +1,4 @@
-"""What a service manager sees of the real server: readiness, progress, signs of life, its end, and a socket handed over."""
+"""What a service manager sees of the real server: readiness, progress, signs of life, its end; a socket handed over."""
 
 import os
 import socket

@@ -71,6 +71,21 @@ BOOST_AUTO_TEST_CASE(cancelling_in_a_step_frees_its_blocks_when_the_step_is_done
   fixture.run_until_idle();
 }
 
+BOOST_AUTO_TEST_CASE(a_device_call_that_does_not_return_is_told_by_since_when) {
+  EngineFixture fixture;
+  const auto busy_since_us = [&] { return fixture.engine->stats().lanes.at(0).busy_since_us; };
+  BOOST_TEST(busy_since_us() == -1);
+  const int64_t before_us = fixture.clock.now_us();
+  fixture.fake.language->gate.close();
+  fixture.submit(long_request(text_prompt(8, 1), 5));
+  fixture.engine->poll();
+  BOOST_REQUIRE(fixture.fake.language->gate.wait_for_visitor());
+  BOOST_TEST(busy_since_us() >= before_us);
+  fixture.fake.language->gate.open();
+  fixture.run_until_idle();
+  BOOST_TEST(busy_since_us() == -1);
+}
+
 BOOST_AUTO_TEST_CASE(a_sink_may_cancel_its_own_request_from_a_call) {
   EngineFixture fixture;
   GenerateRequest request = long_request(text_prompt(9, 1), 500);
