@@ -80,6 +80,17 @@ constexpr ErrorText kErrorTexts[] = {
     HS_ERROR(cudaErrorGraphExecUpdateFailure,
              "the graph update was not performed because it included changes which violated "
              "constraints specific to instantiated graph update"),
+    HS_ERROR(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
+    HS_ERROR(cudaErrorInvalidPtx, "a PTX JIT compilation failed"),
+    HS_ERROR(cudaErrorUnsupportedPtxVersion,
+             "the provided PTX was compiled with an unsupported toolchain."),
+    HS_ERROR(cudaErrorDeviceUninitialized, "invalid device context"),
+    HS_ERROR(cudaErrorContextIsDestroyed, "context is destroyed"),
+    HS_ERROR(cudaErrorCudartUnloading, "driver shutting down"),
+    HS_ERROR(cudaErrorExternalDevice,
+             "an async error has occured in external entity outside of "
+             "CUDA. Continuing."),
+    HS_ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
     HS_ERROR(cudaErrorUnknown, "unknown error"),
 #undef HS_ERROR
 };

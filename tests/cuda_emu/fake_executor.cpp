@@ -96,11 +96,15 @@ bool Executor::step_needed() {
   return true;
 }
 
-// Half of the time the stream that this seed favours goes first, so that one can be far ahead.
+// Often the stream that this seed favours goes first, so that one can be far ahead; often what is
+// not under way does, so that many are under way at once.
 const OperationPtr& Executor::pick(const std::vector<OperationPtr>& from) {
-  if (draw(2) == 0) return from[draw(from.size())];
-  const auto rank = [this](const OperationPtr& o) {
-    return (o->stream + 1) * (favourites_ | 1) * 0x9E3779B97F4A7C15U;
+  const auto choice = draw(4);
+  if (choice < 2) return from[draw(from.size())];
+  const auto rank = [this, choice](const OperationPtr& o) {
+    const bool waits = choice == 3 && !o->started && o->start;
+    const uint64_t favour = (o->stream + 1) * (favourites_ | 1) * 0x9E3779B97F4A7C15U;
+    return std::pair(waits, favour);
   };
   return *std::max_element(from.begin(), from.end(),
                            [&](const auto& a, const auto& b) { return rank(a) < rank(b); });

@@ -45,6 +45,8 @@ bool is_sticky(cudaError_t error) {
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
+    case cudaErrorExternalDevice:
+    case cudaErrorContextIsDestroyed:
     case cudaErrorUnknown:
       return true;
     default:
@@ -77,6 +79,9 @@ Machine::Machine(MachineSpec spec)
 }
 
 Machine::~Machine() {
+  for (size_t i = n_reports_read_; i < reports_.size(); ++i) {
+    fmt::print(stderr, "fake CUDA runtime, seed {}: {}\n", spec_.seed, reports_[i]);
+  }
   set_fault_describer(nullptr);
   living = nullptr;
 }
@@ -264,8 +269,12 @@ std::string Machine::describe(const void* p) {
 }
 
 void Machine::report(std::string text) {
-  fmt::print(stderr, "fake CUDA runtime (seed {}): {}\n", spec_.seed, text);
   reports_.push_back(std::move(text));
+}
+
+const std::vector<std::string>& Machine::reports() {
+  n_reports_read_ = reports_.size();
+  return reports_;
 }
 
 void Machine::fail_call(std::string_view function, int nth, cudaError_t error) {
@@ -303,6 +312,9 @@ std::vector<std::string> Machine::leaks() const {
     if (block.live && !any_lost) {
       found.push_back(fmt::format("pinned host memory: {} bytes", block.bytes));
     }
+  }
+  if (n_blas_objects_ > 0) {
+    found.push_back(fmt::format("cuBLASLt: {} handles or descriptors", n_blas_objects_));
   }
   return found;
 }

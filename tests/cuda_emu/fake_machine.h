@@ -32,6 +32,7 @@ struct Work {
 struct Capture;
 struct Graph;
 struct GraphExec;
+struct BlasObjects;
 
 struct Stream {
   uint64_t number = 0;
@@ -158,9 +159,11 @@ class Machine {
 
   void fail_call(std::string_view function, int nth, cudaError_t error);
   uint64_t calls(const std::string& function) const;
-  const std::vector<std::string>& reports() const { return reports_; }
+  const std::vector<std::string>& reports();
   std::vector<std::string> leaks() const;
   std::mutex& mutex() { return mutex_; }
+  std::shared_ptr<BlasObjects>& blas() { return blas_; }
+  int64_t& n_blas_objects() { return n_blas_objects_; }
   uint64_t generation() const { return generation_; }
   uint64_t next_stream_number() { return devices_.size() + n_streams_++; }
 
@@ -191,6 +194,8 @@ class Machine {
   Handles<cudaGraphExec_t, GraphExec> graph_execs_;
   Handles<cudaGraphNode_t, cudaGraphNodeType> graph_nodes_;
   std::vector<std::shared_ptr<Capture>> captures_;  // that have not ended
+  std::shared_ptr<BlasObjects> blas_;
+  int64_t n_blas_objects_ = 0;
   uint64_t n_streams_ = 0;
   Executor executor_;
   int open_for_ = -1;
@@ -198,6 +203,7 @@ class Machine {
   std::unordered_map<std::string, uint64_t> calls_;
   std::vector<Failure> failures_;
   std::vector<std::string> reports_;
+  size_t n_reports_read_ = 0;
 };
 
 // Errors that stay: the device is lost to the process.

@@ -10,7 +10,8 @@
 // poison and other streams go on.
 //
 // Every device has addresses of its own, closed to the host and to other devices' kernels; freed
-// addresses are never used again. What is done wrong is in reports(), and on stderr.
+// addresses are never used again. What is done wrong is in reports(); what of it no test asked for
+// is printed with the seed when the machine goes.
 #pragma once
 
 #include <cuda_runtime_api.h>
