@@ -1,10 +1,11 @@
 // Choosing the next token from logits, one row a sequence, each row with its own settings.
 //
-// Order: penalties, banned ids, temperature, then top_k, then top_p of what top_k left, then min_p
-// on the scaled distribution, then one draw by inverse CDF in id order with u from a counter-based
-// generator (Philox 4x32-10, kernels/philox.h): key = seed, counter = (position, choice, 0, 0). The
-// result depends on the row alone, and the token has the same id at every instruction-set level.
-// temperature 0 = argmax; equal logits: the lowest id wins, also at a cut-off.
+// Order: penalties, biases, allowed and banned ids, temperature, then top_k, then top_p of what
+// top_k left, then min_p on the scaled distribution, then one draw by inverse CDF in id order with
+// u from a counter-based generator (Philox 4x32-10, kernels/philox.h): key = seed, counter =
+// (position, choice, 0, 0). The result depends on the row alone, and the token has the same id at
+// every instruction-set level. temperature 0 = argmax; equal logits: the lowest id wins, also at a
+// cut-off.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,12 @@ constexpr int kMaxTopLogprobs = 20;
 struct TokenCount {
   int32_t id = 0;
   int32_t n_output = 0;  // how often in the output; 0: in the prompt only
+};
+
+// What a client adds to the logit of a token.
+struct TokenBias {
+  int32_t id = 0;
+  float bias = 0;
 };
 
 struct SamplingRow {
@@ -40,10 +47,19 @@ struct SamplingRow {
   float presence_penalty = 0.0F;    // subtracted once from tokens that stand in the output
   const TokenCount* counts = nullptr;  // (n_counts), each id once
   int32_t n_counts = 0;
+  const TokenBias* biases = nullptr;  // (n_biases), each id once
+  int32_t n_biases = 0;
+  // One bit an id, 32 ids a word, the lowest id in the lowest bit: only ids with a set bit are
+  // sampled. (vocab + 31) / 32 words, or null: all are. Bans give way when nothing else would be
+  // left; this gives way only when it allows nothing at all.
+  const uint32_t* allowed = nullptr;
+  // Not negative: nothing is drawn, this id is taken, for its log-probability (tokens of a prompt).
+  // REQUIRES: below the vocabulary's size.
+  int32_t forced_id = -1;
 };
 
-// Log-probabilities are of the raw model distribution (before penalties, temperature and cut-offs),
-// clamped to >= -9999.
+// Log-probabilities are of the raw model distribution (before penalties, biases, temperature and
+// cut-offs), clamped to >= -9999.
 struct SampledToken {
   int32_t id = 0;
   float logprob = 0;  // of id; 0 when n_logprobs < 0

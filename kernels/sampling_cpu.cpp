@@ -74,25 +74,55 @@ float penalised(float logit, const TokenCount& token, const SamplingRow& setting
   return value > kMost ? kMost : value < -kMost ? -kMost : value;
 }
 
-void copy_penalised(const SamplingRow& settings, const float* x, int64_t vocab, float* copy) {
+// The logits after penalties and biases.
+void copy_adjusted(const SamplingRow& settings, const float* x, int64_t vocab, float* copy) {
   std::memcpy(copy, x, static_cast<size_t>(vocab) * sizeof(float));
   for (int32_t i = 0; i < settings.n_counts; ++i) {
     const TokenCount& token = settings.counts[i];
     if (token.id >= 0 && token.id < vocab) copy[token.id] = penalised(x[token.id], token, settings);
   }
+  for (int32_t i = 0; i < settings.n_biases; ++i) {
+    const TokenBias& token = settings.biases[i];
+    if (token.id >= 0 && token.id < vocab) copy[token.id] += token.bias;
+  }
 }
 
-// The logits after penalties, without the banned ids unless nothing would be left.
+// Ids without a set bit can no longer be sampled.
+void apply_mask(const uint32_t* allowed, int64_t vocab, float* copy) {
+  constexpr int64_t kBits = 32;
+  for (int64_t begin = 0; begin < vocab; begin += kBits) {
+    const uint32_t bits = allowed[begin / kBits];
+    const int64_t n = vocab - begin < kBits ? vocab - begin : kBits;
+    if (bits == 0xFFFFFFFFU) continue;
+    for (int64_t i = 0; i < n; ++i) {
+      if ((bits >> i & 1U) == 0) copy[begin + i] = -__builtin_inff();
+    }
+  }
+}
+
+bool anything_left(const float* x, int64_t vocab) {
+  return largest_of(x, vocab) > -__builtin_inff();
+}
+
+// The logits after penalties and biases, of allowed ids; without the banned ids unless nothing
+// would be left.
 const float* allowed_logits(const SamplingRow& settings, const float* x, int64_t vocab,
                             float* copy) {
   const int32_t n_banned = settings.ban_eos ? settings.n_banned : 0;
-  if (settings.n_counts == 0 && n_banned == 0) return x;
-  copy_penalised(settings, x, vocab, copy);
+  const bool masked = settings.allowed != nullptr;
+  if (settings.n_counts == 0 && settings.n_biases == 0 && n_banned == 0 && !masked) return x;
+  copy_adjusted(settings, x, vocab, copy);
+  if (masked) apply_mask(settings.allowed, vocab, copy);
   for (int32_t i = 0; i < n_banned; ++i) {
     const int32_t id = settings.banned_ids[i];
     if (id >= 0 && id < vocab) copy[id] = -__builtin_inff();
   }
-  if (!(largest_of(copy, vocab) > -__builtin_inff())) copy_penalised(settings, x, vocab, copy);
+  if (!masked && n_banned == 0) return copy;
+  if (n_banned > 0 && !anything_left(copy, vocab)) {
+    copy_adjusted(settings, x, vocab, copy);
+    if (masked) apply_mask(settings.allowed, vocab, copy);
+  }
+  if (masked && !anything_left(copy, vocab)) copy_adjusted(settings, x, vocab, copy);
   return copy;
 }
 
@@ -211,11 +241,13 @@ void sample_row(const SamplingRow& settings, const float* x, int64_t vocab, Memo
   *out = SampledToken{};
   out->non_finite = !all_finite(x, vocab);
   if (out->non_finite) return;
-  const float* allowed = allowed_logits(settings, x, vocab, m.allowed);
-  if (settings.temperature > 0) {
-    out->id = draw(settings, allowed, vocab, m);
+  if (settings.forced_id >= 0) {
+    HS_CHECK(settings.forced_id < vocab);
+    out->id = settings.forced_id;
   } else {
-    out->id = first_equal(allowed, vocab, largest_of(allowed, vocab));
+    const float* allowed = allowed_logits(settings, x, vocab, m.allowed);
+    out->id = settings.temperature > 0 ? draw(settings, allowed, vocab, m)
+                                       : first_equal(allowed, vocab, largest_of(allowed, vocab));
   }
   if (settings.n_logprobs >= 0) add_logprobs(settings, x, vocab, out);
 }

@@ -39,8 +39,9 @@ HS_DEVICE float penalised(float logit, const TokenCount& token, const SamplingRo
   return value > kMost ? kMost : value < -kMost ? -kMost : value;
 }
 
-HS_DEVICE_CALL void copy_penalised(const SamplingRow& settings, const WeightedRow& row,
-                                   float* copy) {
+// The logits after penalties and biases.
+HS_DEVICE_CALL void copy_adjusted(const SamplingRow& settings, const WeightedRow& row,
+                                  float* copy) {
   for_my_tokens(row, [&](float x, int64_t id) { copy[id] = x; });
   __syncthreads();
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < settings.n_counts; i += kSampleThreads) {
@@ -49,14 +50,39 @@ HS_DEVICE_CALL void copy_penalised(const SamplingRow& settings, const WeightedRo
     copy[token.id] = penalised(row.x[token.id], token, settings);
   }
   __syncthreads();
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < settings.n_biases; i += kSampleThreads) {
+    const TokenBias token = settings.biases[i];
+    if (token.id >= 0 && token.id < row.n) copy[token.id] = add_exact(copy[token.id], token.bias);
+  }
+  __syncthreads();
 }
 
-// The logits after penalties, without the banned ids unless nothing would be left.
+// Ids without a set bit can no longer be sampled. Each thread writes the ids that it reads below.
+HS_DEVICE_CALL void apply_mask(const SamplingRow& settings, const WeightedRow& row, float* copy) {
+  if (settings.allowed == nullptr) return;
+  for_my_tokens(row, [&](float, int64_t id) {
+    if ((settings.allowed[id / 32] >> (id % 32) & 1U) == 0) copy[id] = -INFINITY;
+  });
+  __syncthreads();
+}
+
+HS_DEVICE_CALL bool anything_left(const WeightedRow& row, SampleShared& s) {
+  uint64_t any = 0;
+  for_my_tokens(row, [&](float x, int64_t) {
+    if (x > -INFINITY) any = 1;
+  });
+  return reduce_row<Max>(any, 0, s) != 0;
+}
+
+// The logits after penalties and biases, of allowed ids; without the banned ids unless nothing
+// would be left.
 HS_DEVICE_CALL WeightedRow allowed_logits(const SamplingRow& settings, const WeightedRow& row,
                                           float* copy, SampleShared& s) {
   const int32_t n_banned = settings.ban_eos ? settings.n_banned : 0;
-  if (settings.n_counts == 0 && n_banned == 0) return row;
-  copy_penalised(settings, row, copy);
+  const bool masked = settings.allowed != nullptr;
+  if (settings.n_counts == 0 && settings.n_biases == 0 && n_banned == 0 && !masked) return row;
+  copy_adjusted(settings, row, copy);
+  apply_mask(settings, row, copy);
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < n_banned; i += kSampleThreads) {
     const int32_t id = settings.banned_ids[i];
     if (id >= 0 && id < row.n) copy[id] = -INFINITY;
@@ -64,11 +90,11 @@ HS_DEVICE_CALL WeightedRow allowed_logits(const SamplingRow& settings, const Wei
   __syncthreads();
   WeightedRow allowed = row;
   allowed.x = copy;
-  uint64_t any = 0;
-  for_my_tokens(allowed, [&](float x, int64_t) {
-    if (x > -INFINITY) any = 1;
-  });
-  if (reduce_row<Max>(any, 0, s) == 0) copy_penalised(settings, row, copy);
+  if (n_banned > 0 && !anything_left(allowed, s)) {
+    copy_adjusted(settings, row, copy);
+    apply_mask(settings, row, copy);
+  }
+  if (masked && !anything_left(allowed, s)) copy_adjusted(settings, row, copy);
   return allowed;
 }
 
@@ -219,10 +245,13 @@ __global__ void __launch_bounds__(kSampleThreads) sample_kernel(SampleParams p) 
     if (threadIdx.x == 0) out->non_finite = true;
     return;
   }
-  WeightedRow allowed = allowed_logits(settings, row, p.workspace + r * p.vocab, s);
-  const int32_t top = id_of(find_top(allowed, ~uint64_t{0}, s));
-  allowed.largest = allowed.x[top];
-  const int32_t id = settings.temperature > 0 ? draw(settings, allowed, s) : top;
+  int32_t id = settings.forced_id;
+  if (id < 0) {
+    WeightedRow allowed = allowed_logits(settings, row, p.workspace + r * p.vocab, s);
+    const int32_t top = id_of(find_top(allowed, ~uint64_t{0}, s));
+    allowed.largest = allowed.x[top];
+    id = settings.temperature > 0 ? draw(settings, allowed, s) : top;
+  }
   if (threadIdx.x == 0) out->id = id;
   if (settings.n_logprobs < 0) return;
   row.largest = row.x[id_of(find_top(row, ~uint64_t{0}, s))];

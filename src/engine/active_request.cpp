@@ -13,7 +13,9 @@ OutputRules output_rules(GenerateRequest& request, std::span<const int32_t> eos_
                     .max_tokens = max_tokens,
                     .n_logprobs = request.n_logprobs,
                     .skip_special_tokens = request.skip_special_tokens,
-                    .continues_text = request.continues_text};
+                    .continues_text = request.continues_text,
+                    .include_stop = request.include_stop,
+                    .min_tokens = request.min_tokens};
   // An ignored end token is a token like any other: it is sampled, counted and shown if special
   // tokens are.
   if (!request.ignore_eos) {
@@ -35,6 +37,21 @@ SamplingRow sampling_row(const GenerateRequest& request) {
           .presence_penalty = request.presence_penalty};
 }
 
+TokenRules token_rules_of(GenerateRequest& request, const OutputRules& output,
+                          const ModelSpec& spec) {
+  TokenRules rules{.biases = std::move(request.logit_bias),
+                   .allowed = {},
+                   .end_ids = {},
+                   .min_tokens = request.min_tokens,
+                   .bad_words = std::move(request.bad_words)};
+  if (rules.min_tokens > 0) {
+    rules.end_ids = output.stop_ids;
+    rules.end_ids.insert(rules.end_ids.end(), spec.eos_ids.begin(), spec.eos_ids.end());
+  }
+  if (!request.allowed_token_ids.empty()) rules.allow(request.allowed_token_ids, spec.vocab_size);
+  return rules;
+}
+
 bool has_penalty(const SamplingRow& row) {
   return row.repetition_penalty != 1 || row.frequency_penalty != 0 || row.presence_penalty != 0;
 }
@@ -43,7 +60,7 @@ bool has_penalty(const SamplingRow& row) {
 
 ActiveRequest::ActiveRequest(RequestId request_id, GenerateRequest request,
                              std::shared_ptr<RequestSink> its_sink, const Tokenizer& tokenizer,
-                             std::span<const int32_t> eos_ids, int32_t max_tokens, int64_t now_us)
+                             const ModelSpec& spec, int32_t max_tokens, int64_t now_us)
     : id(request_id),
       sink(std::move(its_sink)),
       positions(std::move(request.prompt.positions)),
@@ -51,7 +68,9 @@ ActiveRequest::ActiveRequest(RequestId request_id, GenerateRequest request,
       inputs{.positions = &positions,
              .position_delta = request.prompt.position_delta,
              .sampling = sampling_row(request)},
-      rules(output_rules(request, eos_ids, max_tokens)),
+      rules(output_rules(request, spec.eos_ids, max_tokens)),
+      token_rules(token_rules_of(request, rules, spec)),
+      only_prompt(request.only_prompt),
       n_unfinished(request.n_choices),
       n_prompt(static_cast<int32_t>(request.prompt.token_ids.size())),
       submitted_us_(now_us) {
@@ -62,6 +81,14 @@ ActiveRequest::ActiveRequest(RequestId request_id, GenerateRequest request,
     token_counts.resize(choices.size());
     inputs.token_counts = &token_counts;
   }
+  if (!token_rules.empty()) inputs.rules = &token_rules;
+  if (request.n_prompt_logprobs < 0) return;
+  inputs.n_prompt_logprobs = std::min(request.n_prompt_logprobs, kMaxTopLogprobs);
+  prompt_logprobs.resize(static_cast<size_t>(n_prompt - 1));
+}
+
+void ActiveRequest::scored(int32_t prompt_index, const SampledToken& token) {
+  prompt_logprobs[static_cast<size_t>(prompt_index - 1)] = to_logprob(token);
 }
 
 void ActiveRequest::work_started(int64_t now_us) {

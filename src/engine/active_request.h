@@ -15,10 +15,10 @@
 namespace hs {
 
 struct ActiveRequest {
-  // Takes the request apart. `eos_ids` of the model; `max_tokens` as clamped by the scheduler.
+  // Takes the request apart. `max_tokens` as clamped by the scheduler.
   ActiveRequest(RequestId request_id, GenerateRequest request,
                 std::shared_ptr<RequestSink> its_sink, const Tokenizer& tokenizer,
-                std::span<const int32_t> eos_ids, int32_t max_tokens, int64_t now_us);
+                const ModelSpec& spec, int32_t max_tokens, int64_t now_us);
   ActiveRequest(const ActiveRequest&) = delete;
   ActiveRequest& operator=(const ActiveRequest&) = delete;
 
@@ -27,6 +27,7 @@ struct ActiveRequest {
   void token_came(int64_t now_us);
   RequestTimings final_timings(int64_t now_us) const;
   RequestUsage usage() const;
+  void scored(int32_t prompt_index, const SampledToken& token);  // of the token at that place
   bool complete() const { return n_unfinished == 0; }
 
   RequestId id;
@@ -36,6 +37,9 @@ struct ActiveRequest {
   std::vector<SequenceTokenCounts> token_counts;  // of each choice; empty without penalties
   StepInputs inputs;
   OutputRules rules;
+  TokenRules token_rules;
+  std::vector<TokenLogprob> prompt_logprobs;  // (n_prompt - 1), as far as they have come
+  bool only_prompt;
   std::vector<ChoiceOutput> choices;
   int32_t n_unfinished;
   int32_t n_prompt;

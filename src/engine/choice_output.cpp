@@ -7,6 +7,15 @@
 
 namespace hs {
 
+TokenLogprob to_logprob(const SampledToken& token) {
+  TokenLogprob out{.id = token.id, .logprob = token.logprob, .top = {}};
+  out.top.reserve(static_cast<size_t>(token.n_top));
+  for (int32_t i = 0; i < token.n_top; ++i) {
+    out.top.emplace_back(token.top_ids[i], token.top_logprobs[i]);
+  }
+  return out;
+}
+
 ChoiceOutput::ChoiceOutput(const Tokenizer& tokenizer, const OutputRules& rules)
     : rules_(&rules),
       detokenizer_(
@@ -19,8 +28,9 @@ ChoiceOutput::Delta ChoiceOutput::push(const SampledToken& token) {
   ++n_tokens_;
   Delta delta;
   // Before the length: an end token in the last allowed place is a stop.
-  if (std::ranges::binary_search(rules_->stop_ids, token.id)) {
-    finish(FinishReason::kStop, delta);
+  if (n_tokens_ > rules_->min_tokens && std::ranges::binary_search(rules_->stop_ids, token.id)) {
+    if (rules_->include_stop) take_text(detokenizer_.push(token.id), delta);
+    if (!finished_) finish(FinishReason::kStop, delta);
     return delta;
   }
   if (rules_->n_logprobs >= 0) remember(token);
@@ -30,13 +40,7 @@ ChoiceOutput::Delta ChoiceOutput::push(const SampledToken& token) {
 }
 
 void ChoiceOutput::remember(const SampledToken& token) {
-  Pending pending{.logprob = {.id = token.id, .logprob = token.logprob, .top = {}},
-                  .begin = n_produced_};
-  pending.logprob.top.reserve(static_cast<size_t>(token.n_top));
-  for (int32_t i = 0; i < token.n_top; ++i) {
-    pending.logprob.top.emplace_back(token.top_ids[i], token.top_logprobs[i]);
-  }
-  pending_.push_back(std::move(pending));
+  pending_.push_back({.logprob = to_logprob(token), .begin = n_produced_});
   ++n_open_;
 }
 
@@ -48,7 +52,12 @@ void ChoiceOutput::take_text(std::string_view text, Delta& delta) {
     pending_[i].end = n_produced_;
   n_open_ = 0;
 
-  StopMatcher::Output output = matcher_.push(text);
+  StopMatcher::Output output;
+  if (n_tokens_ < rules_->min_tokens)
+    output.text = text;
+  else
+    output = matcher_.push(text);
+  if (output.stopped && rules_->include_stop) output.text += output.stop;
   n_sent_ += output.text.size();
   delta.text += output.text;
   const auto sent = std::ranges::find_if(pending_, [&](const Pending& pending) {

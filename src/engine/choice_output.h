@@ -21,7 +21,11 @@ struct OutputRules {
   int32_t n_logprobs = -1;
   bool skip_special_tokens = true;
   bool continues_text = false;
+  bool include_stop = false;
+  int32_t min_tokens = 0;
 };
+
+TokenLogprob to_logprob(const SampledToken& token);
 
 class ChoiceOutput {
  public:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "base/check.h"
@@ -55,6 +56,9 @@ Status EngineImpl::check_request(const GenerateRequest& request) const {
   if (request.max_tokens < 0) {
     return fail(ErrorKind::kInvalidArgument, "max_tokens must not be negative.");
   }
+  HS_CHECK_LE(std::abs(request.priority), kPriorityMax);
+  for (const std::vector<int32_t>& word : request.bad_words) HS_CHECK(!word.empty());
+  for (const int32_t id : request.allowed_token_ids) HS_CHECK(id >= 0 && id < spec_.vocab_size);
   HS_CHECK_EQ(prompt.positions.size(),
               prompt.token_ids.size() * static_cast<size_t>(spec_.n_position_axes));
   HS_CHECK_EQ(prompt.spans.size(), prompt.images.size());
@@ -90,17 +94,21 @@ Result<RequestId> EngineImpl::submit(GenerateRequest request, std::shared_ptr<Re
   if (Status status = check_request(request); !status) return std::unexpected(status.error());
   const RequestId id = next_id_;
   int32_t max_tokens = 0;
-  if (request.max_tokens > 0) {
+  if (request.max_tokens > 0 || request.only_prompt) {
     NewRequest arriving{.id = id,
                         .prompt = request.prompt.token_ids,
                         .images = {},
                         .n_choices = request.n_choices,
-                        .max_tokens = request.max_tokens};
+                        .max_tokens = request.only_prompt ? 1 : request.max_tokens,
+                        .priority = request.priority,
+                        .cache_salt = request.cache_salt,
+                        .reads_cache = request.n_prompt_logprobs < 0};
     for (size_t i = 0; i < request.prompt.spans.size(); ++i) {
       const ImageSpan span = request.prompt.spans[i];
       const uint64_t* hash = request.prompt.images[i]->content_hash;
       arriving.images.push_back(
-          {.first = span.first, .key = {.content_hash = {hash[0], hash[1]}, .n_rows = span.count}});
+          {.first = span.first,
+           .key = {.content_hash = {hash[0] ^ request.cache_salt, hash[1]}, .n_rows = span.count}});
     }
     const Result<int32_t> clamped = tiers_.arrived(std::move(arriving));
     if (!clamped) return std::unexpected(clamped.error());
@@ -112,7 +120,7 @@ Result<RequestId> EngineImpl::submit(GenerateRequest request, std::shared_ptr<Re
   counters_.prompt_tokens += static_cast<int64_t>(request.prompt.token_ids.size());
   active_.emplace(
       id, std::make_unique<ActiveRequest>(id, std::move(request), std::move(sink), tokenizer_,
-                                          spec_.eos_ids, max_tokens, clock_.now_us()));
+                                          spec_, max_tokens, clock_.now_us()));
   wake_();
   return id;
 }

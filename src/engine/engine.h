@@ -41,6 +41,15 @@ struct GenerateRequest {
       false;  // the output goes on with the prompt's text: its leading space stays (completions)
   std::vector<std::string> stops;  // none empty
   std::vector<int32_t> stop_token_ids;
+  bool include_stop = false;          // the stop string, or the text of a stop token, ends the text
+  int32_t min_tokens = 0;             // before so many no stop counts, and no end token is sampled
+  std::vector<TokenBias> logit_bias;  // each id once
+  std::vector<int32_t> allowed_token_ids;       // only these are sampled; empty: all
+  std::vector<std::vector<int32_t>> bad_words;  // token sequences, none empty: never completed
+  int32_t priority = 0;                         // lower goes first; within kPriorityMax of 0
+  uint64_t cache_salt = 0;  // only requests with the same one share cached prompts and pictures
+  int32_t n_prompt_logprobs = -1;  // as n_logprobs, of the prompt's tokens
+  bool only_prompt = false;  // ends, with kLength, once the prompt is scored: no token is told
 };
 
 struct TokenLogprob {
@@ -79,6 +88,9 @@ class RequestSink {
   // How many tokens of the prompt were found in the prefix cache; before the first token's text,
   // and only if there were any.
   virtual void on_prompt_cached(int32_t /*n_tokens*/) {}
+  // Of the prompt's tokens but the first, which follows nothing; before the first token's text, and
+  // only if asked for.
+  virtual void on_prompt_logprobs(std::vector<TokenLogprob> /*logprobs*/) {}
   // New text of one choice (may be empty when only logprobs or a finish came; there is always a
   // last call before the finish, so that n_tokens is final). A token that ends the choice by its id
   // is counted, but has neither text nor logprob. Token logprobs belong to the tokens that became

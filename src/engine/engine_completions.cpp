@@ -260,16 +260,29 @@ void EngineImpl::handle_step(int32_t unit_index) {
   // The order's sequences may be gone after step_done().
   sampled_items_.clear();
   sampled_tokens_.clear();
+  size_t row = 0;
   for (const StepOrder::Item& item : step.step.order.items) {
+    row += take_scored(item, std::span(step.step.sampled).subspan(row));
     if (!item.sample) continue;
-    const SampledToken& token = step.step.sampled[sampled_items_.size()];
-    sampled_items_.push_back({item.sequence->request->id, item.sequence->choice});
+    const SampledToken& token = step.step.sampled[row];
+    sampled_items_.push_back({item.sequence->request->id, item.sequence->choice, row++});
     sampled_tokens_.push_back(token.non_finite ? -1 : token.id);
   }
   tiers_.step_done(unit_index, sampled_tokens_, finished_us - started_us);
-  for (size_t i = 0; i < sampled_items_.size(); ++i) {
-    handle_token(sampled_items_[i].request, sampled_items_[i].choice, step.step.sampled[i]);
+  for (const SampledItem& item : sampled_items_) {
+    handle_token(item.request, item.choice, step.step.sampled[item.row]);
   }
+}
+
+// Keeps the log-probabilities of the item's prompt tokens; how many there are.
+size_t EngineImpl::take_scored(const StepOrder::Item& item, std::span<const SampledToken> rows) {
+  ActiveRequest* request = find(item.sequence->request->id);
+  // A request that was cancelled meanwhile is told nothing.
+  const auto n = static_cast<size_t>(item.n_scored);
+  for (size_t i = 0; request != nullptr && i < n; ++i) {
+    request->scored(item.first + static_cast<int32_t>(i) + 1, rows[i]);
+  }
+  return n;
 }
 
 void EngineImpl::handle_token(RequestId id, int32_t choice, const SampledToken& token) {
@@ -286,11 +299,20 @@ void EngineImpl::handle_token(RequestId id, int32_t choice, const SampledToken& 
   if (request->timings.first_token_us < 0) {
     request->n_cached_tokens = tiers_.request(id)->cached_tokens;
     if (request->n_cached_tokens > 0) sink->on_prompt_cached(request->n_cached_tokens);
+    if (request->inputs.n_prompt_logprobs >= 0) {
+      sink->on_prompt_logprobs(std::move(request->prompt_logprobs));
+      request->inputs.n_prompt_logprobs = -1;
+    }
   }
   request->token_came(clock_.now_us());
-  ++counters_.generation_tokens;
   ChoiceOutput& output = request->choices[static_cast<size_t>(choice)];
-  ChoiceOutput::Delta delta = output.push(token);
+  ChoiceOutput::Delta delta;
+  if (request->only_prompt) {
+    delta.finish = FinishReason::kLength;
+  } else {
+    ++counters_.generation_tokens;
+    delta = output.push(token);
+  }
   if (!delta.empty()) {
     sink->on_text(choice, delta.text, std::move(delta.logprobs), output.n_tokens());
   }

@@ -83,8 +83,10 @@ void EngineImpl::dispatch_steps() {
     StepOrder& order = step.step.order;
     if (!tiers_.next_step(static_cast<int32_t>(i), order)) continue;
     const int64_t now_us = clock_.now_us();
-    for (const StepOrder::Item& item : order.items) {
-      active_.at(item.sequence->request->id)->prefill_started(now_us);
+    for (StepOrder::Item& item : order.items) {
+      ActiveRequest& request = *active_.at(item.sequence->request->id);
+      request.prefill_started(now_us);
+      item.n_scored = n_scored(item, request.inputs);
     }
     step_builders_[i].build(
         order, [this](RequestId id) -> const StepInputs& { return active_.at(id)->inputs; },

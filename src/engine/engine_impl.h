@@ -95,6 +95,7 @@ class EngineImpl final : public Engine {
   void handle_kv(KvWork& work);
   void handle_rank(std::unique_ptr<StepWork> work);
   void handle_step(int32_t unit_index);
+  size_t take_scored(const StepOrder::Item& item, std::span<const SampledToken> rows);
   void handle_failed_step(const StepOrder& order, const StepWork& work);
   void handle_token(RequestId id, int32_t choice, const SampledToken& token);
   void lose_device(size_t lane, const Status& status);
@@ -126,6 +127,7 @@ class EngineImpl final : public Engine {
   struct SampledItem {
     RequestId request = 0;
     int32_t choice = 0;
+    size_t row = 0;  // of the step's sampled tokens
   };
   // Work areas, kept to avoid allocation.
   std::vector<std::unique_ptr<WorkOrder>> completed_;

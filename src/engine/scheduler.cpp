@@ -63,7 +63,6 @@ Result<int32_t> Scheduler::arrived(NewRequest request) {
   HS_CHECK_GT(request.n_choices, 0);
   HS_CHECK_GT(request.max_tokens, 0);
   HS_CHECK(!requests_.contains(request.id));
-  HS_CHECK(by_arrival_.empty() || by_arrival_.back()->arrival < request.arrival);
   if (Status status = check_fits(std::ssize(request.prompt), request.images); !status) {
     return std::unexpected(status.error());
   }
@@ -71,6 +70,9 @@ Result<int32_t> Scheduler::arrived(NewRequest request) {
   auto state = std::make_unique<RequestState>();
   state->id = request.id;
   state->arrival = request.arrival;
+  constexpr PrefixNode kSaltedRoot = PrefixNode{1} << 63;  // no published block has such a number
+  if (request.cache_salt != 0) state->prefix_root = request.cache_salt | kSaltedRoot;
+  state->reads_cache = request.reads_cache;
   state->prompt = std::move(request.prompt);
   state->images = std::move(request.images);
   state->max_tokens = std::min(request.max_tokens, context_limit() - state->n_prompt());
@@ -80,17 +82,24 @@ Result<int32_t> Scheduler::arrived(NewRequest request) {
   for (Sequence& sequence : state->choices) {
     sequence.request = state.get();
     sequence.choice = choice++;
+    sequence.node = state->prefix_root;
   }
   Sequence& first = state->choices.front();
   first.state = SequenceState::kWaiting;
   state->cached_hint = cached_prefix(first, false);
-  waiting_.push_back(&first);
-  by_arrival_.push_back(state.get());
+  insert_sorted(waiting_, first);
+  insert_by_arrival(*state);
   links_stale_ = true;
   ++n_unstarted_;
   const int32_t max_tokens = state->max_tokens;
   requests_.emplace(request.id, std::move(state));
   return max_tokens;
+}
+
+void Scheduler::insert_by_arrival(RequestState& request) {
+  const auto after = std::ranges::upper_bound(by_arrival_, request.arrival, {},
+                                              [](const RequestState* r) { return r->arrival; });
+  by_arrival_.insert(after, &request);
 }
 
 const RequestState* Scheduler::request(RequestId id) const {
@@ -130,8 +139,9 @@ void Scheduler::gather_block(const Sequence& sequence, int32_t block) {
 // be run, since the next token is sampled from it.
 bool Scheduler::adopt_cached_block(Sequence& sequence) {
   const int32_t block = sequence.n_computed / config_.block_size;
-  if (!config_.prefix_cache || sequence.remaining() <= config_.block_size ||
-      sequence.n_published != block || sequence.n_computed != block * config_.block_size ||
+  if (!config_.prefix_cache || !sequence.request->reads_cache ||
+      sequence.remaining() <= config_.block_size || sequence.n_published != block ||
+      sequence.n_computed != block * config_.block_size ||
       sequence.blocks.size() != static_cast<size_t>(block)) {
     return false;
   }
@@ -154,9 +164,9 @@ bool Scheduler::adopt_cached_block(Sequence& sequence) {
 // Leading tokens of a sequence without blocks that the prefix cache has now; held_only: in blocks
 // that somebody holds, so that taking them costs no block.
 int32_t Scheduler::cached_prefix(const Sequence& sequence, bool held_only) {
-  if (!config_.prefix_cache) return 0;
+  if (!config_.prefix_cache || !sequence.request->reads_cache) return 0;
   const int32_t n_blocks = (sequence.n_tokens() - 1) / config_.block_size;
-  PrefixNode node = kPrefixRoot;
+  PrefixNode node = sequence.request->prefix_root;
   int32_t block = 0;
   for (; block < n_blocks; ++block) {
     gather_block(sequence, block);
@@ -183,7 +193,7 @@ void Scheduler::release_blocks(Sequence& sequence) {
   sequence.blocks.clear();
   sequence.n_computed = 0;
   sequence.n_published = 0;
-  sequence.node = kPrefixRoot;
+  sequence.node = sequence.request->prefix_root;
 }
 
 // The prompt has been run: the further choices start from its full blocks.

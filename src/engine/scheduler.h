@@ -6,8 +6,8 @@
 // moves requests between them by take(), give() and adopt().
 //
 // Policy:
-// - Priority is the order of arrival. The oldest request can always take what it needs, so nothing
-// deadlocks.
+// - Requests of a lower priority number go first, and among equals those that arrived first: that
+// is "older" here. The oldest request can always take what it needs, so nothing deadlocks.
 // - A step takes decode tokens first, then prefill chunks, up to the token budget: a long prompt
 // never stalls a
 //   stream. A chunk may end anywhere, also inside a picture, and never passes a picture that has
@@ -56,11 +56,14 @@ struct SchedulerConfig {
 
 struct NewRequest {
   RequestId id = 0;
-  uint64_t arrival = 0;  // higher than that of every earlier request
+  uint64_t arrival = 0;  // its place, as RequestState's; no other request's
   std::vector<int32_t> prompt;
   std::vector<PromptImage> images;  // by position, not overlapping
   int32_t n_choices = 1;
   int32_t max_tokens = 1;
+  int32_t priority = 0;  // lower goes first, within a class by arrival (TierScheduler's business)
+  uint64_t cache_salt = 0;
+  bool reads_cache = true;
 };
 
 struct EncodeOrder {
@@ -110,6 +113,9 @@ struct StepOrder {
     int32_t first = 0;                   // index of the first token to run
     int32_t count = 0;
     bool sample = false;  // it reaches the last known token: the next one is wanted
+    // Rows of it that give the log-probability of the prompt's next token; before its sample row.
+    // The engine's, zero otherwise.
+    int32_t n_scored = 0;
   };
   uint64_t id = 0;
   std::vector<Item> items;
@@ -250,6 +256,7 @@ class Scheduler {
   void plan_prefills(StepOrder& order);
   void admit(StepOrder& order);
   bool can_admit(const Sequence& sequence);
+  bool make_way(StepOrder& order, const Sequence& sequence);
   void plan_prefill(StepOrder& order, Sequence& sequence);
   int32_t runnable_end(const Sequence& sequence) const;
   bool has_room(const StepOrder& order) const;
@@ -275,6 +282,7 @@ class Scheduler {
   std::unique_ptr<RequestState> remove(RequestId id);
   void enlist(std::unique_ptr<RequestState> request);
 
+  void insert_by_arrival(RequestState& request);
   static void insert_sorted(std::vector<Sequence*>& list, Sequence& sequence);
 
   SchedulerConfig config_;

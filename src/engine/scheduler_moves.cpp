@@ -64,9 +64,7 @@ std::unique_ptr<RequestState> Scheduler::take(RequestId id) {
 void Scheduler::enlist(std::unique_ptr<RequestState> request) {
   RequestState* state = request.get();
   if (!state->started) ++n_unstarted_;
-  const auto after = std::ranges::upper_bound(by_arrival_, state->arrival, {},
-                                              [](const RequestState* r) { return r->arrival; });
-  by_arrival_.insert(after, state);
+  insert_by_arrival(*state);
   links_stale_ = true;
   requests_.emplace(state->id, std::move(request));
 }
@@ -122,7 +120,7 @@ bool Scheduler::reserve_moved(RequestState& request, std::vector<KvMove>& moves)
       has_owner[index] = true;
     }
     sequence.n_published = 0;
-    sequence.node = kPrefixRoot;
+    sequence.node = request.prefix_root;
   }
   std::erase_if(moves, [](const KvMove& move) { return move.n_rows == 0; });
   return true;

@@ -137,9 +137,22 @@ void Scheduler::preempt(StepOrder& order, Sequence& sequence) {
   ++counters_.preemptions;
 }
 
-// First come, first served: nobody passes the head of the queue.
+// A waiting sequence of a better class takes the place of the youngest that runs. It might hold
+// receive slots that those wait for, so that nobody could go on otherwise.
+bool Scheduler::make_way(StepOrder& order, const Sequence& sequence) {
+  while (!can_admit(sequence)) {
+    Sequence& victim = *running_.back();
+    if (priority_class(sequence.request->arrival) >= priority_class(victim.request->arrival)) {
+      return false;
+    }
+    preempt(order, victim);
+  }
+  return true;
+}
+
+// First come, first served within a class of priority: nobody passes the head of the queue.
 void Scheduler::admit(StepOrder& order) {
-  while (!waiting_.empty() && has_room(order) && can_admit(*waiting_.front())) {
+  while (!waiting_.empty() && has_room(order) && make_way(order, *waiting_.front())) {
     Sequence& sequence = *waiting_.front();
     waiting_.erase(waiting_.begin());
     sequence.state = SequenceState::kRunning;

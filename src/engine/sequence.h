@@ -51,7 +51,10 @@ struct Sequence {
 
 struct RequestState {
   RequestId id = 0;
-  uint64_t arrival = 0;  // order of arrival = priority, lowest first
+  uint64_t arrival = 0;  // what goes first: class of priority, then order of arrival; lowest first
+  // Where its prompts stand in the prefix tree: those of other roots are never found.
+  PrefixNode prefix_root = kPrefixRoot;
+  bool reads_cache = true;  // false: every token of the prompt is run, for its logits
   std::vector<int32_t> prompt;
   std::vector<PromptImage> images;  // by position
   std::vector<Sequence> choices;    // never resized
@@ -71,6 +74,13 @@ struct RequestState {
     return (n_prompt() - 1) / block_size * block_size;
   }
 };
+
+// The classes of priority, -kPriorityMax to kPriorityMax, are the high bits of `arrival`.
+constexpr int32_t kPriorityMax = 1000;
+constexpr int kArrivalBits = 48;
+inline uint64_t priority_class(uint64_t arrival) {
+  return arrival >> kArrivalBits;
+}
 
 inline int32_t Sequence::n_tokens() const {
   return request->n_prompt() + static_cast<int32_t>(outputs.size());

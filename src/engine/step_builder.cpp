@@ -1,10 +1,17 @@
 #include "engine/step_builder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace hs {
+
+int32_t n_scored(const StepOrder::Item& item, const StepInputs& inputs) {
+  if (inputs.n_prompt_logprobs < 0 || item.sequence->choice != 0) return 0;
+  const int32_t last = item.sequence->request->n_prompt() - 1;  // what it predicts is no prompt
+  return std::max(std::min(item.first + item.count, last) - item.first, 0);
+}
 
 void StepBuilder::build(const StepOrder& order, FunctionRef<const StepInputs&(RequestId)> inputs,
                         LanguageStep& step) const {
@@ -23,6 +30,9 @@ void StepBuilder::build(const StepOrder& order, FunctionRef<const StepInputs&(Re
   step.sample_rows.clear();
   step.sampling.clear();
   step.token_counts.clear();
+  step.token_biases.clear();
+  step.banned_ids.clear();
+  step.allowed_words.clear();
 
   for (const StepOrder::Item& item : order.items) {
     const Sequence& sequence = *item.sequence;
@@ -33,11 +43,12 @@ void StepBuilder::build(const StepOrder& order, FunctionRef<const StepInputs&(Re
     const auto end = static_cast<int32_t>(step.token_ids.size());
     step.cu_query.push_back(end);
     step.context_lens.push_back(item.first + item.count);
+    add_scored_rows(item, request, end - item.count, step);
     if (!item.sample) continue;
     step.sample_rows.push_back(end - 1);
     add_sampling(sequence, request, step);
   }
-  link_token_counts(step);
+  link_sampling(step);
   HS_CHECK_EQ(step.token_ids.size(), static_cast<size_t>(order.n_tokens));
 }
 
@@ -92,16 +103,49 @@ void StepBuilder::add_sampling(const Sequence& sequence, const StepInputs& input
     step.token_counts.insert(step.token_counts.end(), counts.counts().begin(),
                              counts.counts().end());
   }
+  if (inputs.rules != nullptr) add_rules(*inputs.rules, sequence, row, step);
   step.sampling.push_back(row);
 }
 
-// The step owns a copy, because the lane reads it while requests come and go.
-void StepBuilder::link_token_counts(LanguageStep& step) {
-  const TokenCount* next = step.token_counts.data();
+void StepBuilder::add_rules(const TokenRules& rules, const Sequence& sequence, SamplingRow& row,
+                            LanguageStep& step) {
+  row.n_biases = static_cast<int32_t>(rules.biases.size());
+  step.token_biases.insert(step.token_biases.end(), rules.biases.begin(), rules.biases.end());
+  const size_t n_banned = step.banned_ids.size();
+  rules.append_banned(sequence, step.banned_ids);
+  row.n_banned = static_cast<int32_t>(step.banned_ids.size() - n_banned);
+  row.ban_eos = row.n_banned > 0;
+  if (rules.allowed.empty()) return;
+  row.allowed = rules.allowed.data();
+  step.allowed_words.insert(step.allowed_words.end(), rules.allowed.begin(), rules.allowed.end());
+  step.allowed_stride = static_cast<int32_t>(rules.allowed.size());
+}
+
+// The row of token i gives the log-probability of token i + 1. Placeholders of pictures are scored
+// like any token; nobody is told of them.
+void StepBuilder::add_scored_rows(const StepOrder::Item& item, const StepInputs& inputs,
+                                  int32_t row, LanguageStep& step) {
+  for (int32_t i = 0; i < item.n_scored; ++i) {
+    SamplingRow scored;
+    scored.forced_id = item.sequence->token(item.first + i + 1);
+    scored.n_logprobs = inputs.n_prompt_logprobs;
+    step.sample_rows.push_back(row + i);
+    step.sampling.push_back(scored);
+  }
+}
+
+// The step owns copies, because the lane reads them while requests come and go. Until all are there
+// a row has only their numbers, and `allowed` points to anything but null.
+void StepBuilder::link_sampling(LanguageStep& step) {
+  const TokenCount* counts = step.token_counts.data();
+  const TokenBias* biases = step.token_biases.data();
+  const int32_t* banned = step.banned_ids.data();
+  const uint32_t* words = step.allowed_words.data();
   for (SamplingRow& row : step.sampling) {
-    if (row.n_counts == 0) continue;
-    row.counts = next;
-    next += row.n_counts;
+    row.counts = std::exchange(counts, counts + row.n_counts);
+    row.biases = std::exchange(biases, biases + row.n_biases);
+    row.banned_ids = std::exchange(banned, banned + row.n_banned);
+    if (row.allowed != nullptr) row.allowed = std::exchange(words, words + step.allowed_stride);
   }
 }
 

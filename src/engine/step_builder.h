@@ -8,6 +8,7 @@
 #include "engine/embedding_memory.h"
 #include "engine/scheduler.h"
 #include "engine/token_counts.h"
+#include "engine/token_rules.h"
 #include "model/model.h"
 
 namespace hs {
@@ -18,7 +19,12 @@ struct StepInputs {
   int32_t position_delta = 0;
   SamplingRow sampling;  // choice, position and counts are filled in here
   std::vector<SequenceTokenCounts>* token_counts = nullptr;  // of each choice; null: no penalties
+  const TokenRules* rules = nullptr;                         // null: none
+  int32_t n_prompt_logprobs = -1;                            // as GenerateRequest's
 };
+
+// What StepOrder::Item::n_scored has to be.
+int32_t n_scored(const StepOrder::Item& item, const StepInputs& inputs);
 
 class StepBuilder {
  public:
@@ -37,7 +43,11 @@ class StepBuilder {
                   LanguageStep& step) const;
   void add_image_rows(const StepOrder::Item& item, LanguageStep& step) const;
   static void add_sampling(const Sequence& sequence, const StepInputs& inputs, LanguageStep& step);
-  static void link_token_counts(LanguageStep& step);
+  static void add_scored_rows(const StepOrder::Item& item, const StepInputs& inputs, int32_t row,
+                              LanguageStep& step);
+  static void add_rules(const TokenRules& rules, const Sequence& sequence, SamplingRow& row,
+                        LanguageStep& step);
+  static void link_sampling(LanguageStep& step);
   void add_block_table(const Sequence& sequence, LanguageStep& step) const;
 
   int32_t block_size_;

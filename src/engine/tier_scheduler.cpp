@@ -140,7 +140,8 @@ Result<int32_t> TierScheduler::arrived(NewRequest request) {
     }
   }
   const RequestId id = request.id;
-  request.arrival = ++n_arrivals_;
+  const auto priority = static_cast<uint64_t>(request.priority + kPriorityMax);
+  request.arrival = priority << kArrivalBits | ++n_arrivals_;
   Result<int32_t> max_tokens = unit.scheduler->arrived(std::move(request));
   if (max_tokens) residences_.emplace(id, Residence{.unit = *index});
   return max_tokens;

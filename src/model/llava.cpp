@@ -159,7 +159,14 @@ class LlavaPrompts final : public PromptBuilder {
   }
 
   Result<Prompt> completion(std::string_view text, bool add_special_tokens) const override {
-    return with_images(text_.encode_plain(text, add_special_tokens), {});
+    return from_tokens(text_.encode_plain(text, add_special_tokens));
+  }
+
+  Prompt from_tokens(std::vector<int32_t> token_ids) const override {
+    Prompt prompt;
+    prompt.token_ids = std::move(token_ids);
+    number_positions(prompt);
+    return prompt;
   }
 
  private:

@@ -112,6 +112,9 @@ class PromptBuilder {
                               std::vector<std::shared_ptr<const ImagePatches>> images) const = 0;
   // Plain text, special tokens inert inside it; BOS as the tokenizer says.
   virtual Result<Prompt> completion(std::string_view text, bool add_special_tokens) const = 0;
+  // Tokens as they are, without pictures. REQUIRES: ids of the vocabulary; the image token's stands
+  // for text like any other.
+  virtual Prompt from_tokens(std::vector<int32_t> token_ids) const = 0;
 };
 
 // Encodes pictures: patches -> image embeddings, or features where a projector follows.
@@ -149,9 +152,14 @@ struct LanguageStep {
     const void* rows = nullptr;  // (n_rows, dim) on the language device, in its activation dtype
   };
   std::vector<ImageRows> image_rows;
-  std::vector<int32_t> sample_rows;      // token rows whose next token is wanted
-  std::vector<SamplingRow> sampling;     // one for each of sample_rows
-  std::vector<TokenCount> token_counts;  // what the `counts` of `sampling` point into
+  std::vector<int32_t> sample_rows;   // token rows whose next token is wanted
+  std::vector<SamplingRow> sampling;  // one for each of sample_rows
+  // What the `counts`, `biases`, `banned_ids` and `allowed` of `sampling` point into.
+  std::vector<TokenCount> token_counts;
+  std::vector<TokenBias> token_biases;
+  std::vector<int32_t> banned_ids;
+  std::vector<uint32_t> allowed_words;
+  int32_t allowed_stride = 0;  // words of each mask in it
 };
 
 // The memory of a KV cache: (n_layers, n_blocks) blocks of `layout`.

@@ -67,6 +67,10 @@ class TextPromptBuilder final : public PromptBuilder {
     return numbered(text_.encode_plain(text, add_special_tokens));
   }
 
+  Prompt from_tokens(std::vector<int32_t> token_ids) const override {
+    return numbered(std::move(token_ids));
+  }
+
  private:
   static Prompt numbered(std::vector<int32_t> token_ids) {
     Prompt prompt;

@@ -76,7 +76,14 @@ class QwenPrompts final : public PromptBuilder {
   }
 
   Result<Prompt> completion(std::string_view text, bool add_special_tokens) const override {
-    return with_images(text_.encode_plain(text, add_special_tokens), {});
+    return from_tokens(text_.encode_plain(text, add_special_tokens));
+  }
+
+  Prompt from_tokens(std::vector<int32_t> token_ids) const override {
+    Prompt prompt;
+    prompt.token_ids = std::move(token_ids);
+    number_mrope_positions(prompt, config_.processor.merge_size);
+    return prompt;
   }
 
  private:

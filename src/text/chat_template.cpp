@@ -40,7 +40,8 @@ std::unexpected<Error> template_error(const jinja::TemplateError& error) {
               fmt::format("chat template: {}{}", error.message, where));
 }
 
-Value from_json(Interpreter& in, const nlohmann::json& json, int depth = 0) {
+// `literal`: texts are a client's, in which no control token is recognised.
+Value from_json(Interpreter& in, const nlohmann::json& json, bool literal = false, int depth = 0) {
   if (depth > 90) throw jinja::TemplateError{"the context is nested too deeply"};
   switch (json.type()) {
     case nlohmann::json::value_t::boolean:
@@ -56,17 +57,19 @@ Value from_json(Interpreter& in, const nlohmann::json& json, int depth = 0) {
     case nlohmann::json::value_t::string: {
       std::string valid;
       append_lossy(valid, json.get_ref<const std::string&>());
-      return in.make_text(Text(valid));
+      return in.make_text(Text(valid, literal));
     }
     case nlohmann::json::value_t::array: {
       std::vector<Value> items;
-      for (const nlohmann::json& item : json) items.push_back(from_json(in, item, depth + 1));
+      for (const nlohmann::json& item : json)
+        items.push_back(from_json(in, item, literal, depth + 1));
       return in.make_list(std::move(items));
     }
     case nlohmann::json::value_t::object: {
       std::vector<std::pair<Value, Value>> items;
       for (auto it = json.begin(); it != json.end(); ++it)
-        items.emplace_back(in.make_text(Text(it.key())), from_json(in, *it, depth + 1));
+        items.emplace_back(in.make_text(Text(it.key(), literal)),
+                           from_json(in, *it, literal, depth + 1));
       return in.make_dict(std::move(items));
     }
     default:
@@ -78,6 +81,62 @@ Value user_text(Interpreter& in, std::string_view text) {
   std::string valid;
   append_lossy(valid, text);
   return in.make_text(Text(valid, true));
+}
+
+// The parser of requests has bounded the text.
+Value client_value(Interpreter& in, const std::string& json) {
+  const auto parsed = nlohmann::json::parse(json, nullptr, false);
+  if (parsed.is_discarded()) throw jinja::TemplateError{"broken JSON from the request"};
+  return from_json(in, parsed, true);
+}
+
+// The text of the last message, which the prompt is to end with.
+std::string_view final_text(const ChatInput& input) {
+  if (input.messages.empty() || input.messages.back().parts.empty()) return {};
+  return input.messages.back().parts.back().text;
+}
+
+void cut_to(RenderedPrompt& prompt, size_t end) {
+  prompt.text.resize(end);
+  while (!prompt.literal.empty() && prompt.literal.back().begin >= end) prompt.literal.pop_back();
+  if (!prompt.literal.empty()) prompt.literal.back().end = std::min(prompt.literal.back().end, end);
+}
+
+// Where `wanted` stands last in what came from messages; npos if nowhere.
+size_t find_literal(const RenderedPrompt& prompt, std::string_view wanted) {
+  for (auto span = prompt.literal.rbegin(); span != prompt.literal.rend(); ++span) {
+    const std::string_view text =
+        std::string_view(prompt.text).substr(span->begin, span->end - span->begin);
+    if (const size_t at = text.rfind(wanted); at != text.npos) return span->begin + at;
+  }
+  return std::string::npos;
+}
+
+Status end_with(RenderedPrompt& prompt, std::string_view final) {
+  constexpr std::string_view kSpace = " \t\n\r\f\v";
+  std::string valid;
+  append_lossy(valid, final);
+  const std::string_view whole = valid;
+  if (const size_t at = find_literal(prompt, whole); !whole.empty() && at != whole.npos) {
+    cut_to(prompt, at + whole.size());
+    return {};
+  }
+  const size_t first = whole.find_first_not_of(kSpace);
+  const size_t end = whole.find_last_not_of(kSpace) + 1;
+  const std::string_view stripped =
+      first == whole.npos ? std::string_view() : whole.substr(first, end - first);
+  const size_t at = stripped.empty() ? whole.npos : find_literal(prompt, stripped);
+  if (at == whole.npos)
+    return fail(
+        ErrorKind::kInvalidArgument,
+        "the chat template does not show the last message's text as it is, so that it cannot "
+        "be continued");
+  cut_to(prompt, at + stripped.size());
+  const std::string_view tail = whole.substr(end);
+  if (tail.empty()) return {};
+  prompt.literal.back().end += tail.size();
+  prompt.text += tail;
+  return {};
 }
 
 Value part_value(Interpreter& in, const ChatPart& part) {
@@ -104,7 +163,11 @@ class JinjaChatTemplate final : public ChatTemplate {
     try {
       Text text = run(
           input, [&](const ChatMessage& message) { return forms(message.role); }, jinja::Limits());
-      return RenderedPrompt{std::move(text.bytes), std::move(text.literal)};
+      RenderedPrompt prompt{std::move(text.bytes), std::move(text.literal)};
+      if (input.continue_final_message)
+        if (const Status cut = end_with(prompt, final_text(input)); !cut)
+          return std::unexpected(cut.error());
+      return prompt;
     } catch (const jinja::TemplateError& error) {
       return template_error(error);
     }
@@ -136,6 +199,7 @@ class JinjaChatTemplate final : public ChatTemplate {
   template <typename FormsOf>
   Text run(const ChatInput& input, const FormsOf& forms_of, const jinja::Limits& limits) const {
     Interpreter in(body_, limits);
+    if (!input.template_kwargs_json.empty()) set_kwargs(in, input.template_kwargs_json);
     std::vector<Value> messages;
     for (const ChatMessage& message : input.messages)
       messages.push_back(message_value(in, message, forms_of(message)));
@@ -148,6 +212,12 @@ class JinjaChatTemplate final : public ChatTemplate {
     if (input.clock != nullptr)
       in.set("strftime_now", Value(jinja::make_strftime_now(input.clock->unix_ms() / 1000)));
     return in.run();
+  }
+
+  static void set_kwargs(Interpreter& in, const std::string& json) {
+    const auto kwargs = nlohmann::json::parse(json, nullptr, false);
+    for (auto it = kwargs.begin(); it != kwargs.end(); ++it)
+      in.set(it.key(), from_json(in, *it, true));
   }
 
   static Value message_value(Interpreter& in, const ChatMessage& message, ContentForms forms) {
@@ -169,6 +239,12 @@ class JinjaChatTemplate final : public ChatTemplate {
     std::vector<std::pair<Value, Value>> fields;
     fields.emplace_back(Value::text("role"), Value::text(message.role));
     fields.emplace_back(Value::text("content"), std::move(content));
+    if (!message.name.empty())
+      fields.emplace_back(Value::text("name"), user_text(in, message.name));
+    if (!message.tool_call_id.empty())
+      fields.emplace_back(Value::text("tool_call_id"), user_text(in, message.tool_call_id));
+    if (!message.tool_calls_json.empty())
+      fields.emplace_back(Value::text("tool_calls"), client_value(in, message.tool_calls_json));
     return in.make_dict(std::move(fields));
   }
 

@@ -30,6 +30,10 @@ struct ChatMessage {
   std::string role;                // system, user, assistant, tool; "developer" has become system
   std::vector<ChatPart> parts;     // in order
   bool content_is_string = false;  // the client sent a plain string: the template sees one
+  std::string name = {};           // of the speaker, or of the tool that answers; "" = none
+  std::string tool_call_id = {};   // that a tool message answers
+  // Of an assistant: JSON, a list of {"id","type","function":{"name","arguments"}}; "" = none.
+  std::string tool_calls_json = {};
 };
 
 struct ChatInput {
@@ -37,6 +41,11 @@ struct ChatInput {
   bool add_generation_prompt = true;
   const Clock* clock = nullptr;  // for strftime_now(); without it that function is undefined, as
                                  // templates provide for
+  // The prompt ends with the text of the last message, so that the answer goes on with it. What the
+  // template writes behind that text is left out; white space that it strips there is put back.
+  bool continue_final_message = false;
+  // More variables of the template: a JSON object, or "". Their texts are literal.
+  std::string template_kwargs_json = {};
 };
 
 struct RenderedPrompt {

@@ -132,6 +132,11 @@ class FakePrompts final : public PromptBuilder {
         tokenizer_->encode(text, {.add_special_tokens = add_special_tokens, .literal = {}});
     return prompt;
   }
+  Prompt from_tokens(std::vector<int32_t> token_ids) const override {
+    Prompt prompt;
+    prompt.token_ids = std::move(token_ids);
+    return prompt;
+  }
 
   std::optional<Error> refusal;  // of every picture
   int64_t pixels_per_token = 1 << 20;

@@ -1,6 +1,6 @@
 // Proves sampling on the emulated GPU equal to the CPU's, token for token: every setting, ties,
-// flat and peaked rows, large vocabularies, penalties, bans; log-probabilities; rows that are not
-// finite.
+// flat and peaked rows, large vocabularies, penalties, biases, masks, bans, forced tokens;
+// log-probabilities; rows that are not finite.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -18,15 +18,21 @@ class Batch {
   explicit Batch(int64_t vocab) : vocab_(vocab), stride_(vocab + 3) {}
 
   void add(const std::vector<float>& x, SamplingRow row, const std::vector<TokenCount>& counts = {},
-           const std::vector<int32_t>& banned = {}) {
+           const std::vector<int32_t>& banned = {}, const std::vector<TokenBias>& biases = {},
+           const std::vector<uint32_t>& allowed = {}) {
     logits_.insert(logits_.end(), x.begin(), x.end());
     logits_.resize(logits_.size() + 3, 1e9F);  // never to be sampled
     counts_.emplace_back(counts);
     banned_.emplace_back(banned);
+    biases_.emplace_back(biases);
+    allowed_.emplace_back(allowed);
     row.counts = counts_.back().data();
     row.n_counts = static_cast<int32_t>(counts.size());
     row.banned_ids = banned_.back().data();
     row.n_banned = static_cast<int32_t>(banned.size());
+    row.biases = biases_.back().data();
+    row.n_biases = static_cast<int32_t>(biases.size());
+    if (!allowed.empty()) row.allowed = allowed_.back().data();
     rows_.push_back(row);
   }
 
@@ -70,6 +76,8 @@ class Batch {
   std::vector<SamplingRow> rows_;
   std::vector<DeviceArray<TokenCount>> counts_;
   std::vector<DeviceArray<int32_t>> banned_;
+  std::vector<DeviceArray<TokenBias>> biases_;
+  std::vector<DeviceArray<uint32_t>> allowed_;
 };
 
 // The tokens, and the log-probabilities within rounding.
@@ -193,8 +201,16 @@ BOOST_AUTO_TEST_CASE(penalties_and_bans_give_the_cpus_token) {
       }
       row.ban_eos = engine() % 2 == 0;
       row.n_logprobs = 2;
+      std::vector<TokenBias> biases = {{-1, 5}, {1000, 5}};
+      for (int32_t id = 0; id < kVocab; id += 1 + static_cast<int32_t>(engine() % 40))
+        biases.push_back({id, static_cast<float>(engine() % 200) - 100});
+      std::vector<uint32_t> allowed;  // all, some, or nothing at all
+      for (int64_t word = 0; engine() % 3 > 0 && word < (kVocab + 31) / 32; ++word)
+        allowed.push_back(round % 5 == 0 ? 0U : static_cast<uint32_t>(engine() & engine()));
+      if (!allowed.empty()) allowed.resize(static_cast<size_t>((kVocab + 31) / 32), 0U);
+      if (round % 7 == 0) row.forced_id = static_cast<int32_t>(engine() % kVocab);
       batch.add(random_row(kVocab, engine), row, counts,
-                {static_cast<int32_t>(engine() % kVocab), -1, 1000, 7});
+                {static_cast<int32_t>(engine() % kVocab), -1, 1000, 7}, biases, allowed);
     }
     check_equal(batch);
   });

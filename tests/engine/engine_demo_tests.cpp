@@ -267,6 +267,105 @@ BOOST_AUTO_TEST_CASE(devices_that_share_the_language_model_give_one_devices_toke
   }
 }
 
+// Each setting is checked against the answer without it, "A red circle.".
+BOOST_AUTO_TEST_CASE(settings_of_a_request_steer_its_tokens) {
+  DemoModel demo(DType::kF32);
+  const Tokenizer& tokenizer = demo.model.prompts->tokenizer();
+  GenerateRequest plain = demo.ask("picture1.png", "What is in the picture?");
+  plain.n_logprobs = 0;
+  std::vector<GenerateRequest> requests(8, plain);
+  const auto ids = tokenizer.encode("A red circle.", {.add_special_tokens = false, .literal = {}});
+  requests[1].min_tokens = 20;
+  requests[2].allowed_token_ids = {ids.front(), demo.model.spec.eos_ids.front()};
+  requests[2].max_tokens = 5;
+  requests[3].bad_words = {{ids[0], ids[1]}};
+  requests[4].logit_bias = {{ids.front(), -100}};
+  requests[5].stops = {"circle"};
+  requests[5].include_stop = true;
+  requests[6].stop_token_ids = {ids[1]};
+  requests[6].include_stop = true;
+  requests[7].stops = {"circle"};
+  requests[7].min_tokens = static_cast<int32_t>(ids.size());
+  const DemoRun run = run_all(demo, requests, demo_config(), 8);
+  const auto choice = [&](size_t i) { return run.sinks[i]->choices[0]; };
+  BOOST_TEST(choice(0).text == "A red circle.");
+  BOOST_TEST(choice(1).n_tokens >= 20);
+  BOOST_TEST(choice(1).text.starts_with("A red circle."));
+  for (const TokenLogprob& token : choice(2).logprobs) BOOST_TEST(token.id == ids.front());
+  BOOST_TEST(choice(2).n_tokens == 5);
+  BOOST_TEST(choice(3).logprobs[0].id == ids[0]);
+  BOOST_TEST(choice(3).logprobs[1].id != ids[1]);
+  BOOST_TEST(choice(4).logprobs[0].id != ids[0]);
+  BOOST_TEST(choice(5).text == "A red circle");
+  BOOST_TEST(choice(5).stop == "circle");
+  BOOST_TEST(choice(6).text == "A" + tokenizer.token_bytes(ids[1]));
+  BOOST_TEST((choice(6).finish == FinishReason::kStop));
+  BOOST_TEST(choice(7).text == "A red circle.");  // the stop came too early to count
+  for (const auto& sink : run.sinks) BOOST_TEST(sink->faults.empty());
+}
+
+// What a prompt's tokens are given is, bit for bit, what they were given as an answer: in one
+// piece, in chunks and preempted, whatever the prefix cache holds.
+BOOST_AUTO_TEST_CASE(a_scored_prompt_has_the_logprobs_of_the_answer_it_holds) {
+  DemoModel demo(DType::kF32);
+  GenerateRequest ask = demo.ask("picture1.png", "What is in the picture?");
+  ask.n_logprobs = 3;
+  ask.max_tokens = 12;
+  ask.ignore_eos = true;
+  ask.skip_special_tokens = false;
+  const DemoRun answer = run_all(demo, {ask}, demo_config(), 1);
+  const auto& said = answer.sinks[0]->choices[0].logprobs;
+  BOOST_REQUIRE_EQUAL(said.size(), 12U);
+
+  GenerateRequest scored = ask;
+  for (const TokenLogprob& token : said) {
+    scored.prompt.positions.push_back(static_cast<int32_t>(scored.prompt.token_ids.size()));
+    scored.prompt.token_ids.push_back(token.id);
+  }
+  scored.n_prompt_logprobs = 3;
+  scored.max_tokens = 0;
+  scored.only_prompt = true;
+  EngineConfig chunked = demo_config();
+  chunked.max_num_batched_tokens = 27;
+  chunked.prefix_cache = true;
+  EngineConfig small = chunked;
+  small.kv_blocks = 16;
+  small.embedding_cache_rows = 128;
+  for (const EngineConfig& config : {demo_config(), chunked, small}) {
+    const DemoRun run = run_all(demo, {ask, scored, scored, ask}, config, 4);
+    for (const size_t i : {1U, 2U}) {
+      const RecordingSink& sink = *run.sinks[i];
+      BOOST_REQUIRE_EQUAL(sink.prompt_logprobs.size(), scored.prompt.token_ids.size() - 1);
+      const size_t before = sink.prompt_logprobs.size() - said.size();
+      for (size_t t = 0; t < said.size(); ++t) {
+        const TokenLogprob& token = sink.prompt_logprobs[before + t];
+        BOOST_TEST(token.id == said[t].id);
+        BOOST_TEST(token.logprob == said[t].logprob);
+        BOOST_TEST((token.top == said[t].top));
+      }
+      BOOST_TEST(sink.usage.completion_tokens == 0);
+      BOOST_TEST(sink.choices.at(0).text.empty());
+      BOOST_TEST((sink.choices.at(0).finish == FinishReason::kLength));
+      BOOST_TEST(sink.faults.empty());
+    }
+    BOOST_TEST(run.sinks[3]->choices[0].text == answer.sinks[0]->choices[0].text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(prompts_of_another_salt_are_not_found_in_the_caches) {
+  DemoModel demo(DType::kF32);
+  EngineConfig config = demo_config();
+  config.prefix_cache = true;
+  std::vector<GenerateRequest> requests(4, demo.ask("picture1.png", "What is in the picture?"));
+  requests[1].cache_salt = requests[3].cache_salt = 77;
+  const DemoRun run = run_all(demo, requests, config, 1);
+  BOOST_TEST(run.sinks[1]->usage.cached_tokens == 0);
+  BOOST_TEST(run.sinks[2]->usage.cached_tokens > 0);
+  BOOST_TEST(run.sinks[3]->usage.cached_tokens == run.sinks[2]->usage.cached_tokens);
+  BOOST_TEST(run.stats.images_encoded == 2);
+  for (const auto& sink : run.sinks) BOOST_TEST(sink->choices[0].text == "A red circle.");
+}
+
 BOOST_AUTO_TEST_CASE(pictures_beyond_the_towers_work_area_wait_for_the_next_call) {
   DemoModel demo(DType::kF32, false, "qwen2_5_vl");
   std::vector<GenerateRequest> requests;

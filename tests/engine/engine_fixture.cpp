@@ -14,6 +14,12 @@ void RecordingSink::on_prompt_cached(int32_t n_tokens) {
   n_prompt_cached = n_tokens;
 }
 
+void RecordingSink::on_prompt_logprobs(std::vector<TokenLogprob> logprobs) {
+  if (!choices.empty() || !prompt_logprobs.empty())
+    faults.push_back("prompt logprobs told late or twice");
+  prompt_logprobs = std::move(logprobs);
+}
+
 void RecordingSink::on_text(int32_t choice, std::string_view text,
                             std::vector<TokenLogprob> logprobs, int32_t n_tokens) {
   ChoiceRecord& record = choices[choice];

@@ -27,6 +27,7 @@ struct ChoiceRecord {
 class RecordingSink final : public RequestSink {
  public:
   void on_prompt_cached(int32_t n_tokens) override;
+  void on_prompt_logprobs(std::vector<TokenLogprob> logprobs) override;
   void on_text(int32_t choice, std::string_view text, std::vector<TokenLogprob> logprobs,
                int32_t n_tokens) override;
   void on_choice_finished(int32_t choice, FinishReason reason, std::string_view stop) override;
@@ -37,6 +38,7 @@ class RecordingSink final : public RequestSink {
   std::map<int32_t, ChoiceRecord> choices;
   int n_done = 0;
   int32_t n_prompt_cached = 0;
+  std::vector<TokenLogprob> prompt_logprobs;
   RequestUsage usage;
   RequestTimings timings;
   std::optional<Error> error;

@@ -214,6 +214,10 @@ Result<Prompt> FakePrompts::chat(const ChatInput&,
                                  std::vector<std::shared_ptr<const ImagePatches>>) const {
   return fail(ErrorKind::kUnsupported, "the fake model has no chat template");
 }
+Prompt FakePrompts::from_tokens(std::vector<int32_t> token_ids) const {
+  return make_prompt({text_part(std::move(token_ids))});
+}
+
 Result<Prompt> FakePrompts::completion(std::string_view text, bool) const {
   return make_prompt({text_part(tokenizer_.encode(text, {}))});
 }

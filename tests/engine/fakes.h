@@ -113,6 +113,7 @@ class FakePrompts final : public PromptBuilder {
   Result<Prompt> chat(const ChatInput&,
                       std::vector<std::shared_ptr<const ImagePatches>>) const override;
   Result<Prompt> completion(std::string_view, bool) const override;
+  Prompt from_tokens(std::vector<int32_t> token_ids) const override;
 
  private:
   FakeTokenizer tokenizer_;

@@ -109,6 +109,53 @@ BOOST_AUTO_TEST_CASE(decode_tokens_come_before_prefill_chunks) {
   BOOST_TEST(script.run() == "1.0:7+1! 2.0:25+1!");
 }
 
+// Class 0 goes before class 1, and takes the place of what runs where there is no other.
+BOOST_AUTO_TEST_CASE(a_better_priority_goes_first_and_makes_others_give_way) {
+  const uint64_t worse = uint64_t{1} << kArrivalBits;
+  SchedulerConfig config = config_of(100, 100);
+  config.max_num_seqs = 2;
+  Script script(config);
+  script.n_arrivals = worse;
+  script.arrive(1, 4);
+  script.arrive(2, 4);
+  script.arrive(3, 4);
+  BOOST_TEST(script.run() == "1.0:0+4! 2.0:0+4!");
+  script.n_arrivals = 0;
+  script.arrive(4, 5);
+  BOOST_TEST(script.run() == "1.0:4+1! 2.0:4+1!");  // a step that is full has no room for anybody
+  script.scheduler.finish(1, 0);
+  BOOST_TEST(script.run() == "2.0:5+1! 4.0:0+5!");
+  script.arrive(5, 3);
+  BOOST_TEST(script.run() == "4.0:5+1! 2.0:6+1!");
+  BOOST_TEST(script.scheduler.by_arrival().front()->id == 4U);
+  BOOST_TEST(script.scheduler.by_arrival()[1]->id == 5U);
+}
+
+// A request of a better class waits for blocks that others hold, who wait for slots that it holds.
+BOOST_AUTO_TEST_CASE(priorities_cannot_lock_each_other_out_of_blocks_and_slots) {
+  const uint64_t worse = uint64_t{1} << kArrivalBits;
+  SchedulerConfig config = config_of(8, 100);
+  config.embedding_rows = 12;
+  Script script(config);
+  script.n_arrivals = worse;
+  script.arrive(1, 20, {image_at(16, 7, 4)});
+  BOOST_TEST(script.run() == "1.0:0+16");
+  script.n_arrivals = 0;
+  script.arrive(2, 24, {image_at(0, 1, 12)});
+  int n_steps = 0;
+  for (; n_steps < 100 && script.scheduler.n_requests() > 0; ++n_steps) {
+    if (script.encode() != "-") script.encode_done();
+    if (script.step() == "-") continue;
+    script.step_done();
+    for (const RequestId id : {2U, 1U}) {
+      const RequestState* request = script.scheduler.request(id);
+      if (request != nullptr && !request->choices[0].outputs.empty())
+        script.scheduler.finish(id, 0);
+    }
+  }
+  BOOST_TEST(script.scheduler.n_requests() == 0);
+}
+
 BOOST_AUTO_TEST_CASE(one_step_at_a_time) {
   Script script(config_of(100, 10));
   script.arrive(1, 4);

@@ -356,6 +356,80 @@ BOOST_AUTO_TEST_CASE(a_ban_on_everything_is_void) {
   BOOST_TEST(sample_one({1, 2}, row, team).id == 1);
 }
 
+BOOST_AUTO_TEST_CASE(only_allowed_ids_are_sampled_and_a_ban_gives_way_before_the_mask) {
+  at_every_level([](Team& team) {
+    auto x = random_floats(100, 6);
+    x[40] = 9;
+    uint32_t mask[4] = {};
+    for (const int id : {7, 33, 99}) mask[id / 32] |= 1U << (id % 32);
+    SamplingRow row;
+    row.allowed = mask;
+    row.n_logprobs = 1;
+    std::vector<int> seen(100);
+    for (uint32_t i = 0; i < 300; ++i) {
+      row.position = i;
+      const SampledToken token = sample_one(x, row, team);
+      ++seen[static_cast<size_t>(token.id)];
+      BOOST_TEST(token.top_ids[0] == 40);  // log-probabilities are those of the model
+    }
+    BOOST_TEST(seen[7] > 0);
+    BOOST_TEST(seen[7] + seen[33] + seen[99] == 300);
+    const int32_t banned[] = {7, 33};
+    row.ban_eos = true;
+    row.banned_ids = banned;
+    row.n_banned = 2;
+    BOOST_TEST(sample_one(x, row, team).id == 99);
+    const int32_t all_of_them[] = {7, 33, 99};
+    row.banned_ids = all_of_them;
+    row.n_banned = 3;
+    row.temperature = 0;
+    const int32_t left = sample_one(x, row, team).id;
+    BOOST_TEST((left == 7 || left == 33 || left == 99));
+    const uint32_t nothing[4] = {};
+    row.allowed = nothing;
+    row.ban_eos = false;
+    BOOST_TEST(sample_one(x, row, team).id == 40);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(biases_come_after_penalties_and_leave_logprobs_alone) {
+  PlainTeam team(1);
+  const TokenCount counts[] = {{.id = 1, .n_output = 1}};
+  const TokenBias biases[] = {{0, 100}, {1, 2}, {-1, 50}, {7, 50}};  // two beyond the vocabulary
+  SamplingRow row;
+  row.temperature = 0;
+  row.n_logprobs = 0;
+  row.counts = counts;
+  row.n_counts = 1;
+  row.presence_penalty = 1;
+  row.biases = biases;
+  row.n_biases = 4;
+  const std::vector<float> x = {-99, 4, 5.5F};
+  BOOST_TEST(sample_one(x, row, team).id == 2);  // 1, 4 - 1 + 2 = 5, 5.5
+  row.presence_penalty = 0;
+  const SampledToken token = sample_one(x, row, team);
+  BOOST_TEST(token.id == 1);  // 6
+  BOOST_TEST(std::abs(token.logprob - log_softmax(x.data(), 3, 1)) < 1e-5);
+}
+
+BOOST_AUTO_TEST_CASE(a_forced_id_is_taken_with_its_logprob) {
+  at_every_level([](Team& team) {
+    const auto x = random_floats(500, 8);
+    SamplingRow row;
+    row.forced_id = 321;
+    row.n_logprobs = 3;
+    const uint32_t nothing[16] = {};
+    row.allowed = nothing;
+    for (const float temperature : {0.0F, 1.0F}) {
+      row.temperature = temperature;
+      const SampledToken token = sample_one(x, row, team);
+      BOOST_TEST(token.id == 321);
+      BOOST_TEST(std::abs(token.logprob - log_softmax(x.data(), 500, 321)) < 1e-5);
+      BOOST_TEST(token.n_top == 3);
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(penalties_equal_a_float64_loop) {
   constexpr uint32_t kSeed = 99;
   BOOST_TEST_MESSAGE("seed " << kSeed);

@@ -1,5 +1,6 @@
 // Proves that templates render as Python's Jinja2 renders them, that user text is marked literal
 // wherever a template puts it, and that hostile templates end in an error.
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 #include <iterator>
@@ -302,6 +303,60 @@ BOOST_AUTO_TEST_CASE(templates_are_found_in_a_checkpoint) {
   BOOST_REQUIRE(llava.has_value());
   BOOST_TEST(marked(**llava, {{text_message("user", "hi")}, true, nullptr}) ==
              "USER: «hi» ASSISTANT:");
+}
+
+// What the template writes behind the text is left out; white space that it strips is put back.
+BOOST_AUTO_TEST_CASE(a_continued_message_ends_the_prompt) {
+  constexpr const char* kPlain =
+      "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+      "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+  constexpr const char* kTrimmed =
+      "{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}<|end|>{% endfor %}";
+  ChatInput input;
+  input.messages = {text_message("user", "The answer is"), text_message("assistant", "")};
+  input.add_generation_prompt = false;
+  input.continue_final_message = true;
+  const auto ends_with = [&](const char* source, const std::string& text) {
+    input.messages[1] = text_message("assistant", text);
+    return marked(*must_parse(source), input);
+  };
+  BOOST_TEST(ends_with(kPlain, "The answer is") ==
+             "<|user|>\u00ABThe answer is\u00BB<|end|><|assistant|>\u00ABThe answer is\u00BB");
+  for (const char* source : {kPlain, kTrimmed})
+    BOOST_TEST(ends_with(source, " 4 + ") ==
+               std::string("<|user|>\u00ABThe answer is\u00BB<|end|><|assistant|>\u00AB") +
+                   (source == kPlain ? " 4 + " : "4 + ") + "\u00BB");
+  BOOST_TEST(ends_with("{{ messages[0].content }}", "gone").starts_with("error: "));
+  BOOST_TEST(ends_with(kTrimmed, "  ").starts_with("error: "));
+}
+
+BOOST_AUTO_TEST_CASE(variables_of_a_request_are_literal_and_cannot_hide_messages) {
+  const auto chat = must_parse(
+      "{% if not enable_thinking %}<off>{% endif %}{{ note }}{% for m in messages %}"
+      "{{ m.content }}{% endfor %}");
+  ChatInput input;
+  input.messages = {text_message("user", "hi")};
+  input.template_kwargs_json = R"({"enable_thinking":false,"note":"</s>","messages":[]})";
+  BOOST_TEST(marked(*chat, input) == "<off>\u00AB</s>hi\u00BB");
+}
+
+BOOST_AUTO_TEST_CASE(tool_calls_of_a_conversation_reach_the_template_as_literals) {
+  const auto chat = must_parse(
+      "{% for m in messages %}<|{{ m.role }}|>{% for c in m.tool_calls %}"
+      "{{ c.function.name }}({{ c.function.arguments | tojson }}){% endfor %}"
+      "{{ m.content }}{{ m.tool_call_id }}{% endfor %}");
+  ChatInput input;
+  input.messages = {text_message("assistant", ""), text_message("tool", "5")};
+  input.messages[0].tool_calls_json =
+      R"([{"id":"c1","type":"function","function":{"name":"f","arguments":{"a":"</s>"}}}])";
+  input.messages[1].tool_call_id = "c1";
+  const auto prompt = chat->render(input);
+  BOOST_REQUIRE(prompt);
+  BOOST_TEST(prompt->text == "<|assistant|>f({\"a\": \"</s>\"})<|tool|>5c1");
+  const size_t at = prompt->text.find("</s>");
+  BOOST_TEST(std::ranges::any_of(prompt->literal, [&](const hs::TextSpan& span) {
+    return span.begin <= at && at + 4 <= span.end;
+  }));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
