@@ -2,7 +2,8 @@
 
 Install, answer a picture question by the unit's own command line as the service's user, edit the settings, upgrade, a
 downgrade that the newer request log refuses, remove, purge, install anew. Needs root, debootstrap and, for the first
-run, a Debian mirror; `make deb` goes before. Everything is below build/deb-check; mounts and processes end with it.
+run, a Debian mirror; `make deb` goes before. Then the unit under systemd itself, where that boots. Everything is below
+build/deb-check; mounts and processes end with it.
 """
 
 import argparse
@@ -228,7 +229,7 @@ def check_answer() -> None:
     expect(ask(8080, key) == (200, truth), "the key opens nothing")
     service.stop()
     logged = [json.loads(line) for line in inside("heteroserve", "logs", "--json").splitlines()]
-    expect(sum(row["status"] == 200 for row in logged) == 2, f"the log has {len(logged)} rows")
+    expect(sum(row["status"] == 200 for row in logged) >= 2, f"the log has {logged}")
     expect(owner("var/lib/heteroserve/requests.db")[0] == "heteroserve", "the log is not the service's")
     say("an API key made by root counts, and the request log has what was asked")
 
@@ -296,6 +297,97 @@ def check_removal(package: Path) -> None:
     say("installed anew, and it serves")
 
 
+class Booted:
+    """The box with its own systemd as first process, in a control group that goes with it."""
+
+    def __init__(self):
+        group = Path("/sys/fs/cgroup/systemd" if Path("/sys/fs/cgroup/systemd").is_dir() else "/sys/fs/cgroup")
+        self.group = group / "heteroserve-deb-check"
+        self.group.mkdir(exist_ok=True)
+        command = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--fork"]
+        command += [str(ROOT / "tools/deb_boot.sh"), str(BOX)]
+        enter = 'echo $$ > "$0/cgroup.procs"; exec "$@"'
+        with open(WORK / "boot.log", "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                ["bash", "-c", enter, str(self.group), *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self.enter: list[str] = []
+
+    def find_first(self) -> bool:
+        """systemd is there when its own tool can ask it."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        first = children.read_text().split() if children.exists() else []
+        if not first:
+            return False
+        self.enter = ["nsenter", "-t", first[0], "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", "/usr/bin/env", "-i"]
+        self.enter.append("PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+        return self.show("Version", unit="") != ""
+
+    def show(self, name: str, unit: str = "heteroserve") -> str:
+        """A property of the unit, or of systemd itself."""
+        command = [*self.enter, "systemctl", "show", *([unit] if unit else []), "-p", name, "--value"]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    def do(self, *command: str) -> None:
+        """In the box; it may fail, where the state after it is what counts."""
+        subprocess.run([*self.enter, *command], capture_output=True)
+
+    def end(self) -> None:
+        """All that runs in it goes with its first process."""
+        if self.enter:
+            os.kill(int(self.enter[2]), signal.SIGKILL)
+        self.process.kill()
+        self.process.wait(10)
+        until(self.remove_group, 30)
+
+    def remove_group(self) -> bool:
+        """True when it is gone: processes that were killed hold it for a moment."""
+        folders = [each for each in self.group.rglob("*") if each.is_dir()]
+        try:
+            for folder in [*sorted(folders, reverse=True), self.group]:
+                folder.rmdir()
+        except OSError:
+            return False
+        return True
+
+
+def until(condition, seconds: float) -> bool:
+    """Whether it becomes true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def check_systemd() -> None:
+    """The unit with its sandbox, where this machine lets a systemd boot: watchdog, restart, no restart after 78."""
+    override = BOX / "etc/systemd/system/heteroserve.service.d"
+    override.mkdir(parents=True, exist_ok=True)
+    (override / "watchdog.conf").write_text("[Service]\nWatchdogSec=4\n")
+    booted = Booted()
+    try:
+        if not until(booted.find_first, 60):
+            say(f"left out: systemd does not boot here ({WORK / 'boot.log'})")
+            return
+        serving = until(lambda: booted.show("StatusText").startswith("serving llava"), 60)
+        expect(serving, f"under systemd: {booted.show('Result')}, exit {booted.show('ExecMainStatus')}")
+        say(f"systemd runs the unit in its sandbox: {booted.show('StatusText')}")
+        booted.do("bash", "-c", f"kill -STOP {booted.show('MainPID')}")
+        expect(until(lambda: booted.show("NRestarts") == "1", 60), "the watchdog did not restart what stood still")
+        expect(until(lambda: booted.show("StatusText").startswith("serving"), 60), "it is not back after the watchdog")
+        (BOX / "etc/heteroserve/conf.d").mkdir(parents=True, exist_ok=True)
+        (BOX / "etc/heteroserve/conf.d/wrong.toml").write_text("[server]\nprot = 1\n")
+        booted.do("systemctl", "restart", "heteroserve")
+        expect(until(lambda: booted.show("ActiveState") == "failed", 60), "a wrong setting did not end it")
+        code, restarts = booted.show("ExecMainStatus"), booted.show("NRestarts")
+        expect((code, restarts) == ("78", "0"), f"exit code {code}, restarted {restarts} times")
+        say("what stands still is restarted by the watchdog, what is wrongly set is not")
+    finally:
+        booted.end()
+
+
 def main() -> None:
     """Prepares with this machine's network, then goes on in namespaces of its own."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -309,10 +401,15 @@ def main() -> None:
         fail("there is no package yet: make deb")
     WORK.mkdir(parents=True, exist_ok=True)
     if not options.in_namespaces:
+        start = time.monotonic()
         prepare_base(packages[0], options.mirror)
         command = ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", sys.executable, __file__]
-        os.execvp(command[0], [*command, "--in-namespaces"])
-    start = time.monotonic()
+        if subprocess.run([*command, "--in-namespaces"]).returncode != 0:
+            sys.exit(1)
+        check_systemd()
+        shutil.rmtree(BOX)
+        say(f"all held, {time.monotonic() - start:.0f} s")
+        return
     enter_box()
     newer = newer_package(packages[0])
     for package in (packages[0], newer):
@@ -322,10 +419,7 @@ def main() -> None:
     check_upgrade(newer)
     check_downgrade(packages[0])
     check_removal(packages[0])
-    run("umount", BOX / "proc")
-    shutil.rmtree(BOX)
     newer.unlink()
-    say(f"all held, {time.monotonic() - start:.0f} s")
 
 
 if __name__ == "__main__":
