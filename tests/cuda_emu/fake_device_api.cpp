@@ -437,6 +437,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     Device& d = m.current_device();
     if (d.peers[i] == Peer::kNone) return cudaErrorPeerAccessUnsupported;
     if (d.has_access[i]) return cudaErrorPeerAccessAlreadyEnabled;
+    m.close_memory();
     d.has_access[i] = true;
     return cudaSuccess;
   });
@@ -447,6 +448,7 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer) {
     if (!hs::cuda_emu::is_device(m, peer)) return cudaErrorInvalidDevice;
     const auto i = static_cast<size_t>(peer);
     if (!m.current_device().has_access[i]) return cudaErrorPeerAccessNotEnabled;
+    m.close_memory();
     m.current_device().has_access[i] = false;
     return cudaSuccess;
   });

@@ -106,14 +106,15 @@ cudaError_t Machine::call(const char* name, Needs needs, const std::function<cud
     if (devices_.empty()) return cudaErrorNoDevice;
     if (needs == Needs::kDriver) return body();
     executor_.run_some();
-    close_memory();
+    // Opening and closing costs as much as a small kernel.
+    constexpr uint64_t kCallsOpen = 8;
+    if (executor_.order() != Order::kEager && executor_.draw(kCallsOpen) == 0) close_memory();
     if (state_of(current()) != cudaSuccess) return state_of(current());
     if (needs == Needs::kNoCapture) {
       if (const cudaError_t e = check_captures(); e != cudaSuccess) return e;
     }
     return body();
   }();
-  close_memory();
   if (error != cudaSuccess) self.last_error = error;
   return error;
 }
@@ -187,12 +188,14 @@ OperationPtr Machine::last_of(Stream& stream) {
 
 cudaError_t Machine::ask(int device, const OperationPtr& operation) {
   executor_.poll(operation);
+  close_memory();
   if (state_of(device) != cudaSuccess) return state_of(device);
   return operation == nullptr || operation->done ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t Machine::wait(int device, const OperationPtr& operation) {
   executor_.run_until(operation);
+  close_memory();
   return state_of(device);
 }
 

@@ -152,7 +152,7 @@ class Machine {
   // Where the runtime itself reads or writes what is at a device or host address.
   std::byte* view(const void* p);
   std::string describe(const void* p);
-  // For the kernels of one device; closed at the end of each call.
+  // For the kernels of one device; closed when the host has waited, and now and then.
   void open_memory_for(int device);
   void close_memory();
   void report(std::string text);

@@ -175,6 +175,7 @@ cudaError_t set_async(Machine& m, Stream& stream, void* to, int value, size_t by
 
 cudaError_t free_device(Machine& m, void* p) {
   if (p == nullptr) return cudaSuccess;
+  m.close_memory();
   for (size_t i = 0; i < m.devices().size(); ++i) {
     DeviceMemory& memory = m.devices()[i].memory;
     if (!memory.contains(p)) continue;
@@ -237,6 +238,7 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   return api("cudaMalloc", Needs::kNoCapture, [&](Machine& m) {
     *p = nullptr;
     if (bytes == 0) return cudaSuccess;
+    m.close_memory();
     *p = m.current_device().memory.allocate(bytes);
     if (*p == nullptr) return cudaErrorMemoryAllocation;
     ++m.counters().allocations;

@@ -9,9 +9,9 @@
 // poison (0xFF: NaN) or old data in some seed. Copies have two steps, between which their target is
 // poison and other streams go on.
 //
-// Every device has addresses of its own, closed to the host and to other devices' kernels; freed
-// addresses are never used again. What is done wrong is in reports(); what of it no test asked for
-// is printed with the seed when the machine goes.
+// Every device has addresses of its own, closed to other devices' kernels, and to the host whenever
+// it has waited for something; freed addresses are never used again. What is done wrong is in
+// reports(); what of it no test asked for is printed with the seed when the machine goes.
 #pragma once
 
 #include <cuda_runtime_api.h>

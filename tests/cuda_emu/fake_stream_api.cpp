@@ -170,6 +170,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 cudaError_t cudaDeviceSynchronize() {
   return api("cudaDeviceSynchronize", Needs::kNoCapture, [](Machine& m) {
     m.executor().run_device(m.current());
+    m.close_memory();
     return m.state_of(m.current());
   });
 }
