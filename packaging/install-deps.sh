@@ -13,7 +13,7 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libuv1-dev node-llhttp libsqlite3-dev zlib1g-dev libssl-dev libcurl4-openssl-dev
   nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfmt-dev libpcre2-dev libutf8proc-dev
-  libturbojpeg0-dev libspng-dev)
+  libturbojpeg0-dev libspng-dev libwebp-dev libgif-dev)
 test=(libboost-test-dev python3 python3-venv curl)
 browser=(chromium)
 proxies=(haproxy nginx-light caddy openssl zsh fish)

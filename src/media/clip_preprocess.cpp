@@ -1,11 +1,10 @@
 // Hugging Face's CLIPImageProcessor, PIL variant
 // (transformers/models/clip/image_processing_pil_clip.py).
 #include <algorithm>
-#include <span>
 
 #include "base/check.h"
 #include "media/image.h"
-#include "media/pixel_levels.h"
+#include "media/patches.h"
 #include "media/resize.h"
 
 namespace hs {
@@ -65,44 +64,14 @@ Image cropped_pixels(const Image& image, const ClipProcessorConfig& config) {
   return padded;
 }
 
-void write_patches(const Image& pixels, const PixelLevels& levels, int32_t patch,
-                   ImagePatches& out) {
-  const size_t row = static_cast<size_t>(pixels.width) * 3;
-  const auto side = static_cast<size_t>(patch);
-  float* to = out.data.data();
-  for (size_t gy = 0; gy < static_cast<size_t>(out.grid_height); ++gy) {
-    for (size_t gx = 0; gx < static_cast<size_t>(out.grid_width); ++gx) {
-      const uint8_t* corner = pixels.rgb.data() + gy * side * row + gx * side * 3;
-      to = write_patch(corner, row, side, levels, to);
-    }
-  }
-}
-
-void hash_content(const Image& pixels, const PixelLevels& levels, const ClipProcessorConfig& config,
-                  uint64_t hash[2]) {
-  struct Header {
-    char domain[8];  // keeps the keys of different preprocessors apart
-    int32_t width;
-    int32_t height;
-    int32_t patch_size;
-    int32_t reserved;
-  };
-  const Header header{
-      {'c', 'l', 'i', 'p', '-', 'r', 'g', 'b'}, pixels.width, pixels.height, config.patch_size, 0};
-  hash_pixels(std::as_bytes(std::span(&header, 1)), levels, pixels, hash);
-}
-
 }  // namespace
 
 ImagePatches clip_preprocess(const Image& image, const ClipProcessorConfig& config) {
-  HS_CHECK(config.patch_size > 0 && config.crop_width > 0 && config.crop_height > 0 &&
-           config.shortest_edge > 0);
-  const Image pixels = cropped_pixels(image, config);
-  const PixelLevels levels = make_pixel_levels(level_rules(config));
-  ImagePatches patches = patch_grid(pixels, config.patch_size);
-  write_patches(pixels, levels, config.patch_size, patches);
-  hash_content(pixels, levels, config, patches.content_hash);
-  return patches;
+  HS_CHECK(config.crop_width > 0 && config.crop_height > 0 && config.shortest_edge > 0);
+  return make_patches(cropped_pixels(image, config), level_rules(config),
+                      {.processor = {'c', 'l', 'i', 'p', '-', 'r', 'g', 'b'},
+                       .patch_size = config.patch_size,
+                       .merge_size = 1});
 }
 
 }  // namespace hs

@@ -10,7 +10,7 @@
 namespace hs {
 namespace {
 
-constexpr std::string_view kAccepted = "JPEG or PNG";
+constexpr std::string_view kAccepted = "JPEG, PNG, WebP, GIF or BMP";
 
 // Formats that are recognised only to say what was sent. `at`: offset of `bytes` in the file.
 struct Signature {
@@ -20,8 +20,6 @@ struct Signature {
 };
 using namespace std::string_view_literals;
 constexpr Signature kSignatures[] = {
-    {"GIF", 0, "GIF8"sv},
-    {"WebP", 8, "WEBP"sv},
     {"TIFF", 0, "II*\0"sv},
     {"TIFF", 0, "MM\0*"sv},
     {"BigTIFF", 0, "II+\0"sv},
@@ -42,9 +40,13 @@ constexpr Signature kSignatures[] = {
     {"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv},
     {"PDF", 0, "%PDF-"sv},
     {"Photoshop", 0, "8BPS"sv},
+    {"PostScript", 0, "%!PS"sv},
     {"ICO", 0, "\0\0\1\0"sv},
+    {"CUR", 0, "\0\0\2\0"sv},
     {"QOI", 0, "qoif"sv},
-    {"BMP", 0, "BM"sv},
+    {"MNG", 0, "\x8AMNG"sv},
+    {"A WebM or Matroska video", 0, "\x1A\x45\xDF\xA3"sv},
+    {"A gzip file", 0, "\x1F\x8B"sv},
 };
 
 std::string_view strip_leading_space(std::string_view text) {
@@ -70,6 +72,12 @@ Result<Image> decode(std::span<const uint8_t> file, const ImageLimits& limits) {
   if (text.empty()) return invalid_image("The image is empty.");
   if (text.starts_with("\xFF\xD8\xFF")) return decode_jpeg(file, limits);
   if (text.starts_with("\x89PNG\r\n\x1A\n")) return decode_png(file, limits);
+  if (text.size() >= 12 && text.starts_with("RIFF") && text.substr(8, 4) == "WEBP")
+    return decode_webp(file, limits);
+  if (text.starts_with("GIF87a") || text.starts_with("GIF89a")) return decode_gif(file, limits);
+  // Two letters are little to go by, so the size of the header behind them has to be one, too.
+  if (text.starts_with("BM") && text.size() >= 18 && little_u32(file, 14) <= 124)
+    return decode_bmp(file, limits);
   if (const std::string_view name = foreign_format(text); !name.empty())
     return unsupported_image(name);
   return invalid_image(fmt::format(
@@ -97,6 +105,19 @@ Status check_image_size(int64_t width, int64_t height, const ImageLimits& limits
                             width, height, limits.side_max, limits.pixels_max),
                 "image_too_large");
   return {};
+}
+
+Image white_image(int64_t width, int64_t height) {
+  Image image{static_cast<int32_t>(width), static_cast<int32_t>(height), {}};
+  image.rgb.assign(static_cast<size_t>(width) * static_cast<size_t>(height) * 3, 255);
+  return image;
+}
+
+uint32_t little_u16(std::span<const uint8_t> bytes, size_t at) {
+  return static_cast<uint32_t>(bytes[at] | bytes[at + 1] << 8);
+}
+uint32_t little_u32(std::span<const uint8_t> bytes, size_t at) {
+  return little_u16(bytes, at) | little_u16(bytes, at + 2) << 16;
 }
 
 Result<Image> decode_image(std::span<const std::byte> file, const ImageLimits& limits) {

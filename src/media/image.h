@@ -26,12 +26,14 @@ struct Image {
   std::vector<uint8_t> rgb;  // (height, width, 3)
 };
 
-// Content decides the format, not a declared type. JPEG (grey, YCbCr, RGB, CMYK, YCCK; CMYK values
-// are always taken as inverted, which is what writers produce with and without Adobe's marker) and
-// PNG (all colour types; 16 bits become 8 as round(v * 255 / 65535)). Gamma and colour profiles are
-// not applied. Errors, in fixed wording without file names or addresses:
+// Content decides the format, not a declared type: JPEG, PNG, WebP, GIF or BMP. docs/pictures.md
+// says what each kind of file becomes. Of an animation it is the first frame; 16 bits become 8 as
+// round(v * 255 / 65535); CMYK values are always taken as inverted, which is what writers produce
+// with and without Adobe's marker; gamma and colour profiles are not applied.
+// Memory: at most 12 bytes for each pixel of the picture beside the file. Errors, in fixed wording
+// without file names or addresses:
 //   kInvalidArgument "invalid_image": empty, truncated, damaged, or no picture;
-//   kInvalidArgument "unsupported_image": another format, or a variant of these two; the message
+//   kInvalidArgument "unsupported_image": another format, or a rare variant of these; the message
 //   says what is accepted; kTooLarge "image_too_large": the header's size is over `limits`;
 //   kResourceExhausted: no memory for the pixels.
 Result<Image> decode_image(std::span<const std::byte> file, const ImageLimits& limits);

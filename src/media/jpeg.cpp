@@ -114,19 +114,28 @@ bool harmless(std::string_view warning) {
          warning.find("unknown JFIF revision") != std::string_view::npos;
 }
 
-// (n_pixels, 4) inverted CMYK -> (n_pixels, 3) RGB, by PIL's rule: R = K * C / 255, rounded.
-std::vector<uint8_t> rgb_of_inverted_cmyk(const std::vector<uint8_t>& cmyk) {
-  std::vector<uint8_t> rgb(cmyk.size() / 4 * 3);
-  for (size_t i = 0; i < cmyk.size() / 4; ++i) {
-    const int k = cmyk[i * 4 + 3];
+// Every block of 8 x 8 takes at least a bit in the Huffman codings: data that cannot reach the size
+// its header claims is cut off, and nothing is allocated for it.
+bool may_hold(size_t data_bytes, const JpegScan& scan) {
+  if (scan.sof > 0xC2) return true;  // arithmetic coding has no such bound
+  const auto blocks = [](int side) { return (static_cast<size_t>(side) + 7) / 8; };
+  return data_bytes * 8 >= blocks(scan.width) * blocks(scan.height);
+}
+
+// (n_pixels, 4) inverted CMYK -> (n_pixels, 3) RGB in place, by PIL's rule: R = K * C / 255,
+// rounded.
+void rgb_of_inverted_cmyk(std::vector<uint8_t>& pixels) {
+  const size_t n = pixels.size() / 4;
+  for (size_t i = 0; i < n; ++i) {
+    const int k = pixels[i * 4 + 3];
     for (size_t c = 0; c < 3; ++c) {
       // k - round((255 - v) * k / 255), so that rounding falls as in PIL, which stores ink rather
       // than light.
-      const int t = (255 - cmyk[i * 4 + c]) * k + 128;
-      rgb[i * 3 + c] = static_cast<uint8_t>(k - (((t >> 8) + t) >> 8));
+      const int t = (255 - pixels[i * 4 + c]) * k + 128;
+      pixels[i * 3 + c] = static_cast<uint8_t>(k - (((t >> 8) + t) >> 8));
     }
   }
-  return rgb;
+  pixels.resize(n * 3);
 }
 
 struct TjDelete {
@@ -141,6 +150,7 @@ Result<Image> decode_jpeg(std::span<const uint8_t> file, const ImageLimits& limi
     if (const Status ok = check_image_size(scan.width, scan.height, limits); !ok)
       return std::unexpected(ok.error());
   if (const Status ok = check_variant(scan); !ok) return std::unexpected(ok.error());
+  if (!may_hold(file.size(), scan)) return invalid_image(std::string(kDamaged));
 
   const std::unique_ptr<void, TjDelete> decoder(tjInitDecompress());
   if (!decoder) return fail(ErrorKind::kResourceExhausted, "There is no memory to decode images.");
@@ -165,8 +175,8 @@ Result<Image> decode_jpeg(std::span<const uint8_t> file, const ImageLimits& limi
       (tjGetErrorCode(decoder.get()) != TJERR_WARNING || !harmless(tjGetErrorStr2(decoder.get()))))
     return invalid_image(std::string(kDamaged));
 
-  Image image{width, height, cmyk ? rgb_of_inverted_cmyk(pixels) : std::move(pixels)};
-  return apply_orientation(std::move(image), scan.orientation);
+  if (cmyk) rgb_of_inverted_cmyk(pixels);
+  return apply_orientation({width, height, std::move(pixels)}, scan.orientation);
 }
 
 }  // namespace hs

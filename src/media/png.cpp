@@ -1,6 +1,7 @@
 // PNG (ISO/IEC 15948) through libspng. The chunks are walked here first, and only those that make
 // pixels reach the library: text, profiles and other side data can then neither cost memory nor
-// fail a good picture.
+// fail a good picture, and of an animation there is only the picture that a program without
+// animation shows.
 #include <spng.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ struct PngWalk {
   std::vector<std::span<const uint8_t>>
       kept;  // signature and pixel-making chunks, in order, joined where adjacent
   int orientation = 1;
-  bool animated = false;
+  size_t data_bytes = 0;  // of the compressed pixels
   bool complete = false;  // the IEND chunk is there
 };
 
@@ -54,7 +55,7 @@ PngWalk walk_chunks(std::span<const uint8_t> file) {
     const std::string_view type(reinterpret_cast<const char*>(file.data() + at + 4), 4);
     const std::span<const uint8_t> data = file.subspan(at + 8, length);
     if (type == "eXIf") walk.orientation = exif_orientation(data);
-    if (type == "acTL" && length >= 8) walk.animated = read_u32(data) > 1;
+    if (type == "IDAT") walk.data_bytes += length;
     if (makes_pixels(type)) keep(file.subspan(at, length + kFrameBytes), walk.kept);
     at += length + kFrameBytes;
     if (type == "IEND") {
@@ -95,51 +96,50 @@ struct SpngDelete {
   void operator()(spng_ctx* context) const { spng_ctx_free(context); }
 };
 
-// One channel over white, both in [0, max]: round((v * a + max * (max - a)) / max), then to 8 bits.
-uint8_t over_white_8(uint32_t v, uint32_t a) {
-  const uint32_t t = v * a + 255 * (255 - a) + 128;
-  return static_cast<uint8_t>(((t >> 8) + t) >> 8);
-}
+// Both in [0, 65535]: over white as round((v * a + max * (max - a)) / max), then to 8 bits.
 uint8_t over_white_16(uint32_t v, uint32_t a) {
   const uint64_t blended = (uint64_t{v} * a + uint64_t{65535} * (65535 - a) + 32767) / 65535;
   return static_cast<uint8_t>((blended * 255 + 32767) / 65535);
 }
 
-void flatten_rgba8(std::span<const uint8_t> rgba, uint8_t* rgb) {
-  for (size_t i = 0; i < rgba.size() / 4; ++i)
-    for (size_t c = 0; c < 3; ++c) rgb[i * 3 + c] = over_white_8(rgba[i * 4 + c], rgba[i * 4 + 3]);
+void flatten_rgba8(const uint8_t* rgba, uint8_t* rgb) {
+  for (size_t c = 0; c < 3; ++c) rgb[c] = over_white(rgba[c], rgba[3]);
+}
+void flatten_rgba16(const uint8_t* rgba, uint8_t* rgb) {
+  uint16_t pixel[4];  // the library writes the host's byte order
+  std::memcpy(pixel, rgba, sizeof pixel);
+  for (size_t c = 0; c < 3; ++c) rgb[c] = over_white_16(pixel[c], pixel[3]);
 }
 
-void flatten_rgba16(std::span<const uint8_t> rgba, uint8_t* rgb) {
-  for (size_t i = 0; i < rgba.size() / 8; ++i) {
-    uint16_t pixel[4];  // the library writes the host's byte order
-    std::memcpy(pixel, rgba.data() + i * 8, sizeof pixel);
-    for (size_t c = 0; c < 3; ++c) rgb[i * 3 + c] = over_white_16(pixel[c], pixel[3]);
-  }
+// The columns of a row that one pass of an interlaced file fills; all of them otherwise.
+struct Columns {
+  size_t first = 0;
+  size_t step = 1;
+};
+Columns columns_of(const spng_ihdr& header, int pass) {
+  constexpr Columns kAdam7[] = {{0, 8}, {4, 8}, {0, 4}, {2, 4}, {0, 2}, {1, 2}, {0, 1}};
+  return header.interlace_method == 0 ? Columns{} : kAdam7[pass];
 }
 
-// Decodes to `format` and flattens to RGB: row by row, or whole when interlaced, since a row is
-// then spread over passes.
-bool decode_and_flatten(spng_ctx* context, const spng_ihdr& header, int format, Image& image) {
-  const size_t row_bytes = size_t{header.width} * (format == SPNG_FMT_RGBA16 ? 8 : 4);
-  const auto flatten = format == SPNG_FMT_RGBA16 ? flatten_rgba16 : flatten_rgba8;
-  if (header.interlace_method != 0) {
-    std::vector<uint8_t> rgba(row_bytes * header.height);
-    if (spng_decode_image(context, rgba.data(), rgba.size(), format, SPNG_DECODE_TRNS) != 0)
-      return false;
-    flatten(rgba, image.rgb.data());
-    return true;
-  }
+// Decodes row by row and flattens to RGB, so that the wider pixels exist only for a row.
+template <int format, size_t pixel_bytes, auto flatten>
+bool decode_and_flatten(spng_ctx* context, const spng_ihdr& header, Image& image) {
   if (spng_decode_image(context, nullptr, 0, format, SPNG_DECODE_TRNS | SPNG_DECODE_PROGRESSIVE) !=
       0)
     return false;
-  std::vector<uint8_t> row(row_bytes);
-  for (uint32_t y = 0; y < header.height; ++y) {
-    const int rc = spng_decode_row(context, row.data(), row.size());
-    if (rc != 0 && !(rc == SPNG_EOI && y + 1 == header.height)) return false;
-    flatten(row, image.rgb.data() + size_t{y} * header.width * 3);
+  std::vector<uint8_t> row(header.width * pixel_bytes);
+  for (;;) {
+    spng_row_info info{};
+    int rc = spng_get_row_info(context, &info);
+    if (rc == SPNG_EOI) return true;  // as when the last pass has no rows
+    if (rc == 0) rc = spng_decode_row(context, row.data(), row.size());
+    if (rc != 0 && rc != SPNG_EOI) return false;
+    uint8_t* rgb = image.rgb.data() + size_t{info.row_num} * header.width * 3;
+    const Columns columns = columns_of(header, info.pass);
+    for (size_t x = columns.first; x < header.width; x += columns.step)
+      flatten(row.data() + x * pixel_bytes, rgb + x * 3);
+    if (rc == SPNG_EOI) return true;  // that was the last row
   }
-  return true;
 }
 
 bool decode_pixels(spng_ctx* context, const spng_ihdr& header, Image& image) {
@@ -147,9 +147,19 @@ bool decode_pixels(spng_ctx* context, const spng_ihdr& header, Image& image) {
   const bool alpha = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA ||
                      header.color_type == SPNG_COLOR_TYPE_TRUECOLOR_ALPHA ||
                      spng_get_trns(context, &transparency) == 0;
-  if (header.bit_depth == 16) return decode_and_flatten(context, header, SPNG_FMT_RGBA16, image);
-  if (alpha) return decode_and_flatten(context, header, SPNG_FMT_RGBA8, image);
+  if (header.bit_depth == 16)
+    return decode_and_flatten<SPNG_FMT_RGBA16, 8, flatten_rgba16>(context, header, image);
+  if (alpha) return decode_and_flatten<SPNG_FMT_RGBA8, 4, flatten_rgba8>(context, header, image);
   return spng_decode_image(context, image.rgb.data(), image.rgb.size(), SPNG_FMT_RGB8, 0) == 0;
+}
+
+// Deflate shrinks to a 1032nd at best: data that cannot reach the size its header claims is cut
+// off, and nothing is allocated for it.
+bool may_hold(size_t data_bytes, const spng_ihdr& header) {
+  constexpr uint64_t kRatioMax = 1032;
+  constexpr uint64_t kChannels[] = {1, 0, 3, 1, 2, 0, 4};  // by colour type
+  const uint64_t bits = kChannels[header.color_type] * header.bit_depth * header.width;
+  return data_bytes * kRatioMax >= (bits + 7) / 8 * header.height;
 }
 
 }  // namespace
@@ -165,8 +175,8 @@ Result<Image> decode_png(std::span<const uint8_t> file, const ImageLimits& limit
     return invalid_image(std::string(kDamaged));
   if (const Status ok = check_image_size(header.width, header.height, limits); !ok)
     return std::unexpected(ok.error());
-  if (!walk.complete) return invalid_image(std::string(kDamaged));
-  if (walk.animated) return unsupported_image("Animated PNG");
+  if (!walk.complete || !may_hold(walk.data_bytes, header))
+    return invalid_image(std::string(kDamaged));
 
   Image image;
   image.width = static_cast<int32_t>(header.width);

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "base/check.h"
-#include "media/pixel_levels.h"
+#include "media/patches.h"
 
 namespace hs {
 namespace {
@@ -43,37 +42,6 @@ Sides enlarge(double width, double height, const QwenProcessorConfig& config) {
   const double beta = std::sqrt(static_cast<double>(config.min_pixels) / (height * width));
   return {whole(std::ceil(width * beta / block), config.block_side()),
           whole(std::ceil(height * beta / block), config.block_side())};
-}
-
-void write_patches(const Image& pixels, const PixelLevels& levels,
-                   const QwenProcessorConfig& config, ImagePatches& out) {
-  const size_t row = static_cast<size_t>(pixels.width) * 3;
-  const auto side = static_cast<size_t>(config.patch_size);
-  const auto merge = static_cast<size_t>(config.merge_size);
-  float* to = out.data.data();
-  for (size_t by = 0; by < static_cast<size_t>(out.grid_height); by += merge)
-    for (size_t bx = 0; bx < static_cast<size_t>(out.grid_width); bx += merge)
-      for (size_t y = by; y < by + merge; ++y)
-        for (size_t x = bx; x < bx + merge; ++x)
-          to =
-              write_patch(pixels.rgb.data() + y * side * row + x * side * 3, row, side, levels, to);
-}
-
-void hash_content(const Image& pixels, const PixelLevels& levels, const QwenProcessorConfig& config,
-                  uint64_t hash[2]) {
-  struct Header {
-    char domain[8];  // keeps the keys of different preprocessors apart
-    int32_t width;   // with the patch size, the grid and so the positions
-    int32_t height;
-    int32_t patch_size;
-    int32_t merge_size;
-  };
-  const Header header{{'q', 'w', 'e', 'n', '-', 'r', 'g', 'b'},
-                      pixels.width,
-                      pixels.height,
-                      config.patch_size,
-                      config.merge_size};
-  hash_pixels(std::as_bytes(std::span(&header, 1)), levels, pixels, hash);
 }
 
 }  // namespace
@@ -114,15 +82,12 @@ int64_t qwen_patches_max(const QwenProcessorConfig& config) {
 }
 
 Result<ImagePatches> qwen_preprocess(const Image& image, const QwenProcessorConfig& config) {
-  HS_CHECK(config.patch_size > 0 && config.merge_size > 0);
   const auto size = qwen_smart_resize(image.width, image.height, config);
   if (!size) return std::unexpected(size.error());
-  const Image pixels = resize_bicubic(image, size->width, size->height);
-  const PixelLevels levels = make_pixel_levels(level_rules(config));
-  ImagePatches patches = patch_grid(pixels, config.patch_size);
-  write_patches(pixels, levels, config, patches);
-  hash_content(pixels, levels, config, patches.content_hash);
-  return patches;
+  return make_patches(resize_bicubic(image, size->width, size->height), level_rules(config),
+                      {.processor = {'q', 'w', 'e', 'n', '-', 'r', 'g', 'b'},
+                       .patch_size = config.patch_size,
+                       .merge_size = config.merge_size});
 }
 
 }  // namespace hs

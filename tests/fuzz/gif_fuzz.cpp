@@ -1,0 +1,8 @@
+// Any bytes read as GIF give a picture of the size it claims, or an error of a known code.
+#include "tests/fuzz/decoder_fuzz.h"
+
+using namespace std::string_view_literals;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return hs::test::try_decoder(hs::decode_gif, {{0, "GIF89a"sv}}, {data, size});
+}
