@@ -45,16 +45,18 @@ struct DecodeAttentionParams {
 size_t decode_attention_workspace_bytes(const DecodeAttentionParams& params);
 cudaError_t decode_attention(const DecodeAttentionParams& params, cudaStream_t stream);
 
-// Causal attention of packed query chunks over the paged cache, on tensor cores. d_head is 32, 64,
-// 80, 96 or 128. The weights of the values are rounded to dtype: against float64, for values within
-// +-2, within 5e-3 (kBF16) or 7e-4 (kF16) plus one rounding.
+// Causal attention of packed query chunks over the paged cache, on tensor cores. d_head is a
+// multiple of 8, at most 128 (computed as 32, 64, 80, 96 or 128). The weights of the values are
+// rounded to dtype: against float64, for values within +-2, within 5e-3 (kBF16) or 7e-4 (kF16) plus
+// one rounding.
 struct PagedAttentionParams {
   DType dtype = DType::kBF16;  // of q, out and the cache: kF16 or kBF16
   const void* q = nullptr;     // (n_tokens, n_heads * d_head), rows q_stride apart, 16-byte aligned
   const void* kv = nullptr;    // as above
   KvLayout layout;
   const int32_t* block_tables = nullptr;  // (n_seqs, block_table_stride)
-  const int32_t* cu_query = nullptr;      // (n_seqs + 1): first query row of each sequence
+  // (n_seqs + 1): first query row of each sequence; the first of them need not be 0
+  const int32_t* cu_query = nullptr;
   const int32_t* context_lens = nullptr;  // (n_seqs): tokens in the cache, the new ones included
   void* out = nullptr;                    // (n_tokens, n_heads * d_head), rows out_stride apart
   int64_t n_tokens = 0;                   // cu_query[n_seqs]

@@ -40,6 +40,7 @@ struct Work {
   int64_t out_stride;
   int32_t block_table_stride;
   int32_t n_heads;
+  int32_t d_head;
   float scale;
 };
 
@@ -54,7 +55,8 @@ struct Tile {
 };
 
 // Sequence i owns the tile slots from cu[i] / kRows + i on, which are as many as it can need. Grids
-// have n_tokens / kRows + n_seqs slots, so no list of work is made or read on the host.
+// have n_tokens / kRows + n_seqs slots, so no list of work is made or read on the host. Slots
+// before the first sequence's stay idle.
 template <bool kPaged>
 HS_DEVICE Tile find_tile(const Work& w) {
   // Long contexts come last in a causal sequence: begin with them.
@@ -78,7 +80,7 @@ HS_DEVICE Tile find_tile(const Work& w) {
     const int by_last = tile.seen_by_first + tile.n_rows - 1;
     tile.n_keys = by_last < context ? by_last : context;
   }
-  if (left <= 0 || tile.n_keys <= 0) tile.n_rows = 0;
+  if (first < 0 || left <= 0 || tile.n_keys <= 0) tile.n_rows = 0;
   return tile;
 }
 
@@ -90,7 +92,7 @@ struct KeyRows {
       table = w.block_tables + tile.seq * w.block_table_stride;
       kv_head = head / (w.n_heads / w.layout.n_kv_heads);
     } else {
-      first = w.cu_rows[tile.seq] * w.q_stride + int64_t{head} * kHead;
+      first = w.cu_rows[tile.seq] * w.q_stride + int64_t{head} * w.d_head;
     }
   }
   HS_DEVICE const T* key(int i) const {
@@ -116,15 +118,16 @@ struct KeyRows {
   int64_t first = 0;
 };
 
-// Copies rows first .. first + 63 of n to shared memory, zeros for those from n on. row(i) gives
-// the address of row i < n.
+// Copies rows first .. first + 63 of n to shared memory, zeros for those from n on and for columns
+// from d_head on. row(i) gives the address of row i < n.
 template <typename T, int kHead, typename Row>
-HS_DEVICE void copy_rows(T* to, int first, int n, const Row& row) {
+HS_DEVICE void copy_rows(T* to, int first, int n, int d_head, const Row& row) {
   constexpr int kPieces = kHead / 8;
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kPieces; i += kThreads) {
     const int r = i / kPieces, piece = i % kPieces * 8;
-    const bool exists = first + r < n;
-    copy_async_16(to + r * kPitch<kHead> + piece, row(exists ? first + r : n - 1) + piece, exists);
+    const bool exists = first + r < n && piece < d_head;
+    copy_async_16(to + r * kPitch<kHead> + piece,
+                  exists ? row(first + r) + piece : row(n - 1), exists);
   }
   commit_async();
 }
@@ -229,9 +232,10 @@ HS_DEVICE void store_tile(const Work& w, const Tile& tile, int head, const Softm
     const int row = warp * 16 + lane / 4 + r * 8;
     if (row >= tile.n_rows) continue;
     T* to = static_cast<T*>(w.out) + (int64_t{tile.first_row} + row) * w.out_stride +
-            int64_t{head} * kHead + lane % 4 * 2;
+            int64_t{head} * w.d_head + lane % 4 * 2;
     HS_UNROLL
     for (int n = 0; n < kHead / 8; ++n) {
+      if (n * 8 >= w.d_head) break;
       const float two[2] = {s.acc[n][2 * r] * inverse, s.acc[n][2 * r + 1] * inverse};
       store_floats<T>(to + n * 8, two);
     }
@@ -254,9 +258,9 @@ __global__ void __launch_bounds__(kThreads) prefill_kernel(Work w) {
 
   // The queries pass through the keys' buffer once.
   uint32_t q[kHead / 16][4];
-  copy_rows<T, kHead>(keys, 0, tile.n_rows, [&](int row) {
+  copy_rows<T, kHead>(keys, 0, tile.n_rows, w.d_head, [&](int row) {
     return static_cast<const T*>(w.q) + (int64_t{tile.first_row} + row) * w.q_stride +
-           int64_t{head} * kHead;
+           int64_t{head} * w.d_head;
   });
   wait_async<0>();
   __syncthreads();
@@ -277,16 +281,18 @@ __global__ void __launch_bounds__(kThreads) prefill_kernel(Work w) {
     HS_UNROLL
     for (int i = 0; i < 4; ++i) s.acc[n][i] = 0;
   }
-  copy_rows<T, kHead>(keys, 0, tile.n_keys, key_row);
+  copy_rows<T, kHead>(keys, 0, tile.n_keys, w.d_head, key_row);
   for (int first = 0; first < tile.n_keys; first += kKeys) {
     wait_async<0>();
     __syncthreads();  // the keys are there, and nobody reads the last values any more
-    copy_rows<T, kHead>(values, first, tile.n_keys, value_row);
+    copy_rows<T, kHead>(values, first, tile.n_keys, w.d_head, value_row);
     float scores[8][4];
     score_keys<T, kHead>(q, keys, scores);
     wait_async<0>();
     __syncthreads();  // the values are there, and nobody reads the keys any more
-    if (first + kKeys < tile.n_keys) copy_rows<T, kHead>(keys, first + kKeys, tile.n_keys, key_row);
+    if (first + kKeys < tile.n_keys) {
+      copy_rows<T, kHead>(keys, first + kKeys, tile.n_keys, w.d_head, key_row);
+    }
     int seen[2];
     HS_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -309,32 +315,22 @@ cudaError_t launch_tiles(const Work& w, int64_t n_tokens, cudaStream_t stream) {
 }
 
 template <bool kPaged>
-cudaError_t attend(const Work& w, DType dtype, int32_t d_head, int64_t n_tokens,
-                   cudaStream_t stream) {
+cudaError_t attend(const Work& w, DType dtype, int64_t n_tokens, cudaStream_t stream) {
   constexpr int64_t kMost = 1 << 30;
   constexpr int32_t kHeadsMax = 65535;
   if (n_tokens < 0 || n_tokens > kMost || w.n_seqs < 0 || w.n_seqs > kMost || w.n_heads <= 0 ||
-      w.n_heads > kHeadsMax || !in_16_bytes(w.q, w.q_stride, 2) ||
+      w.n_heads > kHeadsMax || w.d_head <= 0 || w.d_head > 128 || w.d_head % 8 != 0 || !in_16_bytes(w.q, w.q_stride, 2) ||
       reinterpret_cast<uintptr_t>(w.out) % 4 != 0 || w.out_stride % 2 != 0) {
     return cudaErrorInvalidValue;
   }
   return with_half_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     if (n_tokens == 0) return cudaSuccess;
-    switch (d_head) {
-      case 32:
-        return launch_tiles<T, 32, kPaged>(w, n_tokens, stream);
-      case 64:
-        return launch_tiles<T, 64, kPaged>(w, n_tokens, stream);
-      case 80:
-        return launch_tiles<T, 80, kPaged>(w, n_tokens, stream);
-      case 96:
-        return launch_tiles<T, 96, kPaged>(w, n_tokens, stream);
-      case 128:
-        return launch_tiles<T, 128, kPaged>(w, n_tokens, stream);
-      default:
-        return cudaErrorInvalidValue;
-    }
+    if (w.d_head <= 32) return launch_tiles<T, 32, kPaged>(w, n_tokens, stream);
+    if (w.d_head <= 64) return launch_tiles<T, 64, kPaged>(w, n_tokens, stream);
+    if (w.d_head <= 80) return launch_tiles<T, 80, kPaged>(w, n_tokens, stream);
+    if (w.d_head <= 96) return launch_tiles<T, 96, kPaged>(w, n_tokens, stream);
+    return launch_tiles<T, 128, kPaged>(w, n_tokens, stream);
   });
 }
 
@@ -359,8 +355,9 @@ cudaError_t paged_attention(const PagedAttentionParams& p, cudaStream_t stream) 
                .out_stride = p.out_stride,
                .block_table_stride = p.block_table_stride,
                .n_heads = p.n_heads,
+               .d_head = p.layout.d_head,
                .scale = p.scale};
-  return attend<true>(w, p.dtype, p.layout.d_head, p.n_tokens, stream);
+  return attend<true>(w, p.dtype, p.n_tokens, stream);
 }
 
 cudaError_t packed_attention(const PackedAttentionParams& p, cudaStream_t stream) {
@@ -379,8 +376,9 @@ cudaError_t packed_attention(const PackedAttentionParams& p, cudaStream_t stream
                .out_stride = p.out_stride,
                .block_table_stride = 0,
                .n_heads = p.n_heads,
+               .d_head = p.d_head,
                .scale = p.scale};
-  return attend<false>(w, p.dtype, p.d_head, p.n_tokens, stream);
+  return attend<false>(w, p.dtype, p.n_tokens, stream);
 }
 
 }  // namespace hs::cuda

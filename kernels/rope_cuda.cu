@@ -48,7 +48,8 @@ __global__ void __launch_bounds__(kThreads) rope_append_kernel(RopeAppendParams 
   const auto slot = static_cast<int32_t>(p.slots[blockIdx.x] % p.layout.block_size);
   T* const kv = static_cast<T*>(p.kv);
   const int n_kv = p.layout.n_kv_heads;
-  const int n_pieces = (p.n_heads + 2 * n_kv) * per_head;
+  const int n_stored = slot < 0 ? 0 : 2 * n_kv;
+  const int n_pieces = (p.n_heads + n_stored) * per_head;
   for (int piece = static_cast<int>(threadIdx.x); piece < n_pieces; piece += kThreads) {
     const int head = piece / per_head, i = piece % per_head * kN;
     T* const from = row + int64_t{head} * d;

@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(GatherRowsParams p) {
   const int64_t at = my_column<kN>();
   if (at >= p.dim) return;
   using Piece = Pack<T, kN>;
-  const T* from = static_cast<const T*>(p.x) + p.index[blockIdx.x] * p.x_stride + at;
+  const int64_t row = p.index != nullptr ? p.index[blockIdx.x] : int64_t{blockIdx.x};
+  const T* from = static_cast<const T*>(p.x) + row * p.x_stride + at;
   T* to = static_cast<T*>(p.y) + int64_t{blockIdx.x} * p.y_stride + at;
   *reinterpret_cast<Piece*>(to) = *reinterpret_cast<const Piece*>(from);
 }
@@ -51,6 +52,25 @@ __global__ void __launch_bounds__(kThreads) add_kernel(AddRowsParams p) {
   float sum[kN], more[kN];
   load_floats<T>(y, sum);
   load_floats<T>(static_cast<const T*>(p.table) + blockIdx.x % p.period * p.dim + at, more);
+  HS_UNROLL
+  for (int i = 0; i < kN; ++i) sum[i] += more[i];
+  store_floats<T>(y, sum);
+}
+
+template <typename T, int kN>
+__global__ void __launch_bounds__(kThreads) add_parts_kernel(AddPartsParams p) {
+  const int64_t column = my_column<kN>();
+  if (column >= p.dim) return;
+  const int64_t at = int64_t{blockIdx.x} * p.dim + column;
+  float sum[kN], more[kN];
+  load_floats<T>(static_cast<const T*>(p.parts[0]) + at, sum);
+  for (int part = 1; part < p.n_parts; ++part) {
+    load_floats<T>(static_cast<const T*>(p.parts[part]) + at, more);
+    HS_UNROLL
+    for (int i = 0; i < kN; ++i) sum[i] += more[i];
+  }
+  T* const y = static_cast<T*>(p.y) + at;
+  load_floats<T>(y, more);
   HS_UNROLL
   for (int i = 0; i < kN; ++i) sum[i] += more[i];
   store_floats<T>(y, sum);
@@ -123,6 +143,24 @@ cudaError_t add_rows(const AddRowsParams& params, cudaStream_t stream) {
     constexpr int kN = kPerAccess<T>;
     const bool whole = in_16_bytes(p.y, p.dim, sizeof(T)) && in_16_bytes(p.table, p.dim, sizeof(T));
     return launch(whole ? add_kernel<T, kN> : add_kernel<T, 1>,
+                  grid_for(p.n_rows, p.dim, whole ? kN : 1), kThreads, 0, stream, p);
+  });
+}
+
+cudaError_t add_parts(const AddPartsParams& params, cudaStream_t stream) {
+  const AddPartsParams& p = params;
+  if (!valid(p.n_rows, p.dim) || p.n_parts < 1 || p.n_parts > AddPartsParams::kPartsMax) {
+    return cudaErrorInvalidValue;
+  }
+  if (p.n_rows == 0) return cudaSuccess;
+  return with_type(p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int kN = kPerAccess<T>;
+    bool whole = in_16_bytes(p.y, p.dim, sizeof(T));
+    for (int part = 0; part < p.n_parts; ++part) {
+      whole = whole && in_16_bytes(p.parts[part], p.dim, sizeof(T));
+    }
+    return launch(whole ? add_parts_kernel<T, kN> : add_parts_kernel<T, 1>,
                   grid_for(p.n_rows, p.dim, whole ? kN : 1), kThreads, 0, stream, p);
   });
 }

@@ -25,11 +25,11 @@ struct EmbedParams {
 };
 cudaError_t embed(const EmbedParams& params, cudaStream_t stream);
 
-// y[i] = x[index[i]].
+// y[i] = x[index[i]]. x may stand on another device whose memory this one reads.
 struct GatherRowsParams {
   DType dtype = DType::kBF16;
   const void* x = nullptr;         // rows x_stride apart
-  const int32_t* index = nullptr;  // (n_rows)
+  const int32_t* index = nullptr;  // (n_rows) or null: y[i] = x[i]
   void* y = nullptr;               // (n_rows, dim), rows y_stride apart
   int64_t n_rows = 0;
   int64_t dim = 0;
@@ -62,5 +62,18 @@ struct AddRowsParams {
   int64_t period = 0;
 };
 cudaError_t add_rows(const AddRowsParams& params, cudaStream_t stream);
+
+// y += parts[0] + parts[1] + ..., added up in this order in float32 and rounded once. Parts may stand
+// on other devices whose memory this one reads.
+struct AddPartsParams {
+  static constexpr int kPartsMax = 16;
+  DType dtype = DType::kBF16;
+  const void* parts[kPartsMax] = {};  // (n_rows, dim) each
+  int32_t n_parts = 0;                // 1 .. kPartsMax
+  void* y = nullptr;                  // (n_rows, dim)
+  int64_t n_rows = 0;
+  int64_t dim = 0;
+};
+cudaError_t add_parts(const AddPartsParams& params, cudaStream_t stream);
 
 }  // namespace hs::cuda

@@ -151,6 +151,31 @@ BOOST_AUTO_TEST_CASE(causal_attention_over_the_cache_matches_float64) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(heads_of_other_widths_are_computed_in_the_next_wider_tile) {
+  under_every_schedule([] {
+    check_paged({DType::kBF16, 8, 2, 1, {9, 66}, {70, 66}});
+    check_paged({DType::kF16, 40, 2, 2, {65}, {65}});
+    check_packed({DType::kBF16, 16, 3, {70, 2}});
+    check_packed({DType::kF16, 72, 2, {65}});
+    check_packed({DType::kBF16, 120, 1, {20}});
+  });
+}
+
+BOOST_AUTO_TEST_CASE(sequences_may_begin_behind_others_that_are_not_asked_for) {
+  const PagedCase all{DType::kBF16, 64, 2, 1, {70, 3, 65}, {70, 40, 80}};
+  const Paged whole(all), rest(all);
+  BOOST_TEST(cuda::paged_attention(whole.params, nullptr) == cudaSuccess);
+  auto p = rest.params;
+  p.cu_query += 1;
+  p.context_lens += 1;
+  p.block_tables += p.block_table_stride;
+  p.n_seqs -= 1;
+  BOOST_TEST(cuda::paged_attention(p, nullptr) == cudaSuccess);
+  std::vector<float> wanted = whole.out.get();
+  std::fill(wanted.begin(), wanted.begin() + 70 * p.out_stride, 96.0F);
+  BOOST_TEST(rest.out.get() == wanted);
+}
+
 BOOST_AUTO_TEST_CASE(bidirectional_attention_in_segments_matches_float64) {
   under_every_schedule([] {
     for (const DType dtype : kHalfDTypes) {
@@ -203,7 +228,7 @@ BOOST_AUTO_TEST_CASE(params_that_cannot_be_are_refused_and_no_rows_are_no_work) 
   p.dtype = p.layout.dtype = DType::kF32;
   BOOST_TEST(cuda::paged_attention(p, nullptr) == cudaErrorInvalidValue);
   p = s.params;
-  p.layout.d_head = 72;
+  p.layout.d_head = 68;
   BOOST_TEST(cuda::paged_attention(p, nullptr) == cudaErrorInvalidValue);
   p = s.params;
   p.q_stride += 1;

@@ -96,6 +96,20 @@ BOOST_AUTO_TEST_CASE(gathers_and_scatters_move_rows_exactly) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(without_an_index_rows_are_copied_in_order) {
+  const Values x(DType::kBF16, random_floats(at(3, 12, 0), 33));
+  const Values y(DType::kBF16, std::vector<float>(at(3, 9, 0), 96.0F));
+  BOOST_TEST(
+      cuda::gather_rows(
+          {.x = x.data(), .y = y.data(), .n_rows = 3, .dim = 8, .x_stride = 12, .y_stride = 9},
+          nullptr) == cudaSuccess);
+  std::vector<float> wanted(y.size(), 96.0F);
+  for (int64_t r = 0; r < 3; ++r) {
+    for (int64_t i = 0; i < 8; ++i) wanted[at(r, 9, i)] = x.get(at(r, 12, i));
+  }
+  BOOST_TEST(y.get() == wanted);
+}
+
 BOOST_AUTO_TEST_CASE(rows_of_a_table_are_added_in_turn) {
   under_every_schedule([] {
     for (const DType dtype : kDTypes) {
@@ -116,6 +130,30 @@ BOOST_AUTO_TEST_CASE(rows_of_a_table_are_added_in_turn) {
                                    .period = 3},
                                   nullptr) == cudaSuccess);
         BOOST_TEST(error_share(dtype, y.get(), wanted, 1e-7) <= 1);
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(parts_are_added_up_and_rounded_once) {
+  under_every_schedule([] {
+    for (const DType dtype : kDTypes) {
+      for (const int64_t dim : kDims) {
+        const Values y(dtype, random_floats(at(3, dim, 0), 25));
+        std::vector<double> wanted;
+        for (const float v : y.get()) wanted.push_back(double{v});
+        cuda::AddPartsParams p{.dtype = dtype, .y = y.data(), .n_rows = 3, .dim = dim};
+        std::vector<Values> parts;
+        parts.reserve(5);
+        for (uint32_t part = 0; part < 5; ++part) {
+          parts.emplace_back(dtype, random_floats(at(3, dim, 0), 26 + part));
+          p.parts[p.n_parts++] = parts.back().data();
+          for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += double{parts.back().get(i)};
+        }
+        BOOST_TEST(cuda::add_parts(p, nullptr) == cudaSuccess);
+        BOOST_TEST(error_share(dtype, y.get(), wanted, 3e-6) <= 1);
+        p.n_parts = 0;
+        BOOST_TEST(cuda::add_parts(p, nullptr) == cudaErrorInvalidValue);
       }
     }
   });

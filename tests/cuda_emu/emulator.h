@@ -45,8 +45,15 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void
 // What is wrong with a launch of this shape on every supported GPU; empty: nothing.
 std::string shape_fault(dim3 grid, dim3 block, size_t shared_bytes);
 
-// A parameter of a kernel, with its value.
+// A parameter of a kernel, with its value. Padding becomes zero: what it happens to hold may look
+// like an address.
 struct Argument {
+  template <typename T>
+  Argument(T* parameter, size_t n) : at(parameter), bytes(n) {
+#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(parameter);
+#endif
+  }
   const void* at;
   size_t bytes;
 };
