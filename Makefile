@@ -20,9 +20,9 @@ test:  ## run all tests
 	@tools/build.sh $(PRESET)
 	@tests/run.sh build/$(PRESET)
 
-cuda-build:  ## compile the CUDA kernels for sm_80, sm_89 and sm_90 and compare registers and spills with the committed report
+cuda-build:  ## build the CUDA plug-in for sm_80, sm_89 and sm_90, and compare registers and spills with the committed report
 	@packaging/install-deps.sh --build
-	@tools/build.sh cuda hs_kernels_cuda
+	@tools/build.sh cuda hs_kernels_cuda hs_cuda_plugin
 	@python3 tools/cuda_report.py build/cuda
 
 cuda-report:  ## write that report anew
@@ -30,7 +30,7 @@ cuda-report:  ## write that report anew
 	@tools/build.sh cuda hs_kernels_cuda
 	@python3 tools/cuda_report.py build/cuda --write
 
-test-cuda: cuda-build  ## that, and all kernels on an emulated GPU (no GPU needed)
+test-cuda: cuda-build  ## that, and all kernels and the backend on emulated GPUs (no GPU needed)
 	@packaging/install-deps.sh --test
 	@tools/build.sh cuda hs_test_cuda
 	@tests/run.sh build/cuda --cpp-only

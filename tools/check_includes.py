@@ -29,6 +29,7 @@ MAY_INCLUDE = {
     "src/media": "src/base",
     "src/loop": "src/base",
     "src/device/cpu": "src/device kernels src/base",
+    "src/device/cuda": "src/device kernels src/base",
     "src/device": "kernels src/base",
     "kernels": "src/base",
     "src/base": "",
@@ -46,7 +47,7 @@ LIBRARIES = {
     r"openssl/.*": "src/media src/model src/store src/hub src/app",
     r"curl/.*": "src/fetch",
     r"zlib\.h": "src/http src/media",
-    r"cuda_runtime_api\.h|cuda_emu/.*": "kernels",
+    r"cuda_runtime_api\.h|library_types\.h|cuda_emu/.*": "kernels src/device/cuda",
     r"immintrin\.h|x86intrin\.h|cpuid\.h": "kernels src/device/cpu",
 }
 # word -> folders where it may appear at all

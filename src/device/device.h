@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/dtype.h"
+#include "base/function_ref.h"
 #include "base/status.h"
 #include "device/memory_check.h"
 #include "kernels/kv_cache.h"
@@ -121,11 +122,27 @@ struct AttentionBatch {
   const int32_t* context_lens = nullptr;  // (n_seqs)
   int64_t n_seqs = 0;
   int32_t block_table_stride = 0;
+  // Sequences at the front that are known to have one query row each (decode); 0 is always right.
+  int64_t n_single = 0;
+};
+
+// The most that a model is going to ask of ops, for devices that take their work areas beforehand.
+struct OpsLimits {
+  int64_t n_seqs = 0;       // of paged_attention()
+  int64_t context_max = 0;  // tokens of a sequence
+  int32_t n_heads = 0;
+  int32_t d_head = 0;
+  int64_t n_logit_rows = 0;  // of sample(); 0: not called
+  int64_t vocab = 0;
 };
 
 class Ops {
  public:
   virtual ~Ops() = default;
+
+  // Takes the work areas of ops within these limits; may be called several times, by several
+  // models. Errors: kUnsupported for what the device's kernels do not take, and allocate()'s.
+  virtual Status reserve(const OpsLimits& /*limits*/) { return {}; }
 
   // y = epilogue(x W^T + bias), or y += with accumulate.
   virtual void linear(Matrix x, const PackedWeight& weight, Vector bias, Matrix y,
@@ -185,6 +202,18 @@ struct CopyRun {
   size_t bytes = 0;
 };
 
+// Records the ops of a step once and replays them, where that is faster than calling them (a GPU's
+// graphs). One thread at a time, the one that runs the device's ops.
+class StepRecorder {
+ public:
+  virtual ~StepRecorder() = default;
+  // The rows that a step of n rows is best padded to, so that few steps differ; 0: do not record.
+  virtual int64_t padded_rows(int64_t n) const = 0;
+  // Runs `work`, or what it did when it ran with the same key. REQUIRES: work's calls depend on
+  // the key alone; it calls ops other than sample(), and nothing else of the device.
+  virtual Status run(uint64_t key, FunctionRef<Status()> work) = 0;
+};
+
 // See device/host_device.h for the devices whose memory is the host's.
 class Device {
  public:
@@ -206,6 +235,11 @@ class Device {
   virtual void download(const void* device, void* host, size_t bytes) = 0;
   // Waits for everything before it. A lost device or a failed op comes back here.
   virtual Status sync() = 0;
+
+  // A recorder of steps of one model, which it must not outlive; null: steps are not recorded here.
+  virtual std::unique_ptr<StepRecorder> make_recorder() { return nullptr; }
+  // Memory that allocate() can still give, where the device has memory of its own; 0: it has not.
+  virtual size_t free_bytes() { return 0; }
 
   // Called by the thread that is going to run this device's ops, before the first: pins it to the
   // device's core, makes the device current.

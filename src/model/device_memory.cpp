@@ -31,9 +31,9 @@ void upload_activations(Device& device, std::span<const float> values, Matrix to
     device.upload(values.data(), to.data, values.size_bytes());
     return;
   }
-  HS_CHECK(to.dtype == DType::kBF16);
+  const auto round = rounding_to(to.dtype);
   staging.resize(values.size());
-  for (size_t i = 0; i < values.size(); ++i) staging[i] = float_to_bfloat16(values[i]);
+  for (size_t i = 0; i < values.size(); ++i) staging[i] = round(values[i]);
   device.upload(staging.data(), to.data, 2 * values.size());
 }
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
 #include "base/check.h"
 #include "model/sharded_language.h"
+#include "model/step_padding.h"
 
 namespace hs {
 
@@ -133,13 +135,19 @@ Status Llama::allocate() {
     if (auto status = take(logits_, n_logits, DType::kF32); !status) return status;
   }
   // One block more than the longest sequence needs, for callers that round up.
-  const int32_t max_blocks =
+  max_blocks_ =
       (options_.max_model_len + options_.block_size - 1) / options_.block_size + 1;
   auto inputs =
-      StepInputs::allocate(*device_, config_.rope.n_axes(), options_.max_step_tokens, max_blocks);
+      StepInputs::allocate(*device_, config_.rope.n_axes(), options_.max_step_tokens, max_blocks_);
   if (!inputs) return std::unexpected(std::move(inputs.error()));
   inputs_ = std::move(*inputs);
-  return {};
+  return device_->ops().reserve(
+      {.n_seqs = n,
+       .context_max = int64_t{max_blocks_} * options_.block_size,
+       .n_heads = config_.n_heads,
+       .d_head = config_.d_head,
+       .n_logit_rows = has_ends() ? std::min(kLogitRows, n) : 0,
+       .vocab = config_.vocab_rows});
 }
 
 Status Llama::allocate_kv(int64_t n_blocks) {
@@ -148,6 +156,9 @@ Status Llama::allocate_kv(int64_t n_blocks) {
   if (!kv) return std::unexpected(std::move(kv.error()));
   kv_ = std::move(*kv);
   n_kv_blocks_ = n_blocks;
+  // What was recorded has the old cache's addresses. Ranks wait for each other inside a step.
+  recorder_.reset();
+  if (group_ == nullptr) recorder_ = device_->make_recorder();
   return {};
 }
 
@@ -160,6 +171,13 @@ KvView Llama::kv() const {
 
 Status Llama::step(const LanguageStep& step, std::span<SampledToken> out) {
   HS_CHECK_EQ(step.sampling.size(), step.sample_rows.size());
+  const auto replayed = replay(step);
+  if (!replayed) return std::unexpected(replayed.error());
+  if (*replayed) {
+    HS_CHECK_EQ(out.size(), step.sample_rows.size());
+    device_->ops().sample(**replayed, options_.sampled_vocab, step.sampling, out);
+    return device_->sync();
+  }
   const auto hidden = forward(step);
   if (!hidden) return std::unexpected(hidden.error());
   if (!has_ends()) return device_->sync();
@@ -189,10 +207,39 @@ Status Llama::logits(const LanguageStep& step, std::vector<float>& logits) {
   return device_->sync();
 }
 
+// What a recorded step depends on are its rows and the width of its tables: they fix the places of
+// all inputs. Widths are powers of two, so that there are few.
+Result<std::optional<Matrix>> Llama::replay(const LanguageStep& step) {
+  if (recorder_ == nullptr || !is_plain_decode(step)) return std::nullopt;
+  const auto n = static_cast<int64_t>(step.token_ids.size());
+  const int64_t rows = recorder_->padded_rows(n);
+  if (rows == 0 || rows > kLogitRows || rows > options_.max_step_tokens) return std::nullopt;
+  constexpr uint32_t kStrideMin = 16;
+  const uint32_t wanted =
+      std::bit_ceil(std::max(kStrideMin, static_cast<uint32_t>(step.block_table_stride)));
+  const int32_t stride = std::min(static_cast<int32_t>(wanted), max_blocks_);
+  pad_decode(step, rows, stride, padded_);
+  inputs_.upload(*device_, padded_);
+  const auto key = static_cast<uint64_t>(rows) << 32U | static_cast<uint64_t>(stride);
+  Status ran = recorder_->run(key, [this]() -> Status {
+    const auto hidden = run_layers(padded_);
+    if (!hidden) return std::unexpected(hidden.error());
+    output(*hidden);
+    return {};
+  });
+  if (!ran) return std::unexpected(std::move(ran.error()));
+  return logits_.view(n, config_.vocab_rows);
+}
+
 Result<Matrix> Llama::forward(const LanguageStep& step) {
   HS_CHECK(kv_.data() != nullptr);
   HS_CHECK_GT(step.token_ids.size(), size_t{0});
   inputs_.upload(*device_, step);
+  return run_layers(step);
+}
+
+// The step's inputs are on the device.
+Result<Matrix> Llama::run_layers(const LanguageStep& step) {
   auto embedded = embed(step);
   if (!embedded) return embedded;
   Matrix hidden = *embedded;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/communicator.h"
@@ -66,6 +67,9 @@ class Llama final : public LanguageModel {
   Status allocate();
   // Hidden states of the sample rows after the last layer, (n_samples, dim).
   Result<Matrix> forward(const LanguageStep& step);
+  Result<Matrix> run_layers(const LanguageStep& step);
+  // Logits of a decode step by the device's recorder; none where it is not to be recorded.
+  Result<std::optional<Matrix>> replay(const LanguageStep& step);
   Result<Matrix> embed(const LanguageStep& step);
   void append_kv(const Layer& layer, Matrix hidden, void* kv);
   Matrix attention(Matrix hidden, const void* kv);
@@ -100,6 +104,10 @@ class Llama final : public LanguageModel {
   Scratch wide_;      // (max_step_tokens, qkv or ff_dim)
   Scratch gate_up_;   // (max_step_tokens, 2 * ff_dim)
   Scratch logits_;    // (kLogitRows, vocab_rows)
+
+  int32_t max_blocks_ = 0;                  // of a block table
+  std::unique_ptr<StepRecorder> recorder_;  // null: steps are not recorded
+  LanguageStep padded_;                     // work area of replay()
 };
 
 // A Llama on each of the groups of language devices, and what the spec says of its weights.

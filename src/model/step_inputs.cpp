@@ -66,6 +66,12 @@ void StepInputs::upload(Device& device, const LanguageStep& step) {
   batch_.block_tables = append(step.block_tables);
   sample_rows_ = append(step.sample_rows);
   batch_.n_seqs = static_cast<int64_t>(n_seqs);
+  batch_.n_single = 0;
+  while (batch_.n_single < batch_.n_seqs) {
+    const auto seq = static_cast<size_t>(batch_.n_single);
+    if (step.cu_query[seq + 1] - step.cu_query[seq] != 1) break;
+    ++batch_.n_single;
+  }
   batch_.block_table_stride = step.block_table_stride;
   device.upload(staging_.data(), buffer_.data(), used_);
 }

@@ -75,6 +75,15 @@ uint16_t float_to_bfloat16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
 }
 
+uint16_t float_to_half(float value) {
+  return std::bit_cast<uint16_t>(static_cast<_Float16>(value));
+}
+
+uint16_t (*rounding_to(DType dtype))(float) {
+  HS_CHECK(dtype == DType::kF16 || dtype == DType::kBF16);
+  return dtype == DType::kF16 ? float_to_half : float_to_bfloat16;
+}
+
 WeightLoader::WeightLoader(const Checkpoint& checkpoint, Device& device, DType dtype)
     : checkpoint_(&checkpoint), device_(&device), dtype_(dtype) {}
 
@@ -275,9 +284,9 @@ Buffer WeightLoader::upload(std::span<const std::byte> bytes) {
 
 Buffer WeightLoader::upload_activations(std::span<const float> values) {
   if (device_->activation_dtype() == DType::kF32) return upload(std::as_bytes(values));
-  HS_CHECK(device_->activation_dtype() == DType::kBF16);
+  const auto round = rounding_to(device_->activation_dtype());
   std::vector<uint16_t> rounded(values.size());
-  for (size_t i = 0; i < values.size(); ++i) rounded[i] = float_to_bfloat16(values[i]);
+  for (size_t i = 0; i < values.size(); ++i) rounded[i] = round(values[i]);
   return upload(std::as_bytes(std::span(rounded)));
 }
 

@@ -109,9 +109,12 @@ class WeightLoader {
   std::optional<Error> error_;
 };
 
-// Conversions of stored numbers. bfloat16 rounds to nearest, ties to even.
+// Conversions of stored numbers. They round to nearest, ties to even.
 float half_to_float(uint16_t bits);
 float bfloat16_to_float(uint16_t bits);
 uint16_t float_to_bfloat16(float value);
+uint16_t float_to_half(float value);
+// The one that rounds to dtype, kF16 or kBF16.
+uint16_t (*rounding_to(DType dtype))(float);
 
 }  // namespace hs

@@ -176,15 +176,31 @@ BOOST_AUTO_TEST_CASE(calls_after_an_abort_fail_until_the_reset) {
   BOOST_TEST(!is_group_abort(fail(ErrorKind::kUnavailable, "lost", "device_lost")));
 }
 
-BOOST_AUTO_TEST_CASE(devices_that_cannot_read_each_other_share_nothing) {
+BOOST_AUTO_TEST_CASE(devices_with_other_activations_share_nothing) {
+  struct HalfDevice final : FarDevice {
+    using FarDevice::FarDevice;
+    DType activation_dtype() const override { return DType::kBF16; }
+  };
   FarDevice first(0);
-  FarDevice second(1);
+  HalfDevice second(1);
   const auto refused = Communicator::create({&first, &second}, 10);
   BOOST_REQUIRE(!refused);
   BOOST_TEST((refused.error().kind == ErrorKind::kUnsupported));
   BOOST_TEST(refused.error().message.find("cuda:0 and cuda:1 cannot share a model") == 0);
-  first.has_peer_access = second.has_peer_access = true;
-  BOOST_TEST(Communicator::create({&first, &second}, 10).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(memory_is_read_directly_only_where_a_pattern_came_through) {
+  for (const bool has_access : {false, true}) {
+    for (const bool lies : {false, true}) {
+      FarDevice first(0);
+      FarDevice second(1);
+      first.has_peer_access = second.has_peer_access = has_access;
+      if (lies) second.spoilt_peer_copies.times = 1;
+      const auto group = Communicator::create({&first, &second}, 10);
+      BOOST_REQUIRE(group);
+      BOOST_TEST((*group)->is_direct() == (has_access && !lies));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -27,7 +27,7 @@ struct CopyFault {
 
 // Addresses of device i carry its number in bits that no address of the host has set: following one
 // on the host, or on another device, stops the test. Ops are not part of it.
-class FarDevice final : public Device {
+class FarDevice : public Device {
  public:
   using Device::check;
   using Device::copy_from;

@@ -1,9 +1,11 @@
 #include "step_runner.h"
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 
 #include "base/check.h"
+#include "model/weights.h"
 
 namespace hs::test {
 
@@ -14,18 +16,31 @@ Buffer must(Result<Buffer> buffer) {
   return std::move(*buffer);
 }
 
+// Embeddings of all pictures on the device, in its activation dtype.
+Buffer encode_rows(Model& model, Device& device, std::span<const ImagePatches* const> images) {
+  int64_t rows = 0;
+  for (const auto* image : images) rows += model.towers.front()->tokens_of(*image);
+  const DType dtype = device.activation_dtype();
+  Buffer buffer =
+      must(device.allocate(static_cast<size_t>(rows * model.spec.dim) * dtype_bytes(dtype)));
+  const Matrix out{buffer.data(), dtype, rows, model.spec.dim, model.spec.dim};
+  HS_CHECK(model.towers.front()->encode(images, out).has_value());
+  return buffer;
+}
+
 // The part of each picture's rows that lies in tokens [first, first + n), as rows of the step from
 // `row` on.
 void add_image_rows(const StepRunner::Sequence& sequence, int64_t first, int64_t n, int64_t row,
-                    int64_t dim, LanguageStep& step) {
+                    size_t row_bytes, LanguageStep& step) {
   int64_t rows_before = 0;
   for (const auto& span : sequence.prompt.spans) {
     const int64_t begin = std::max<int64_t>(first, span.first);
     const int64_t end = std::min<int64_t>(first + n, span.first + span.count);
     if (begin < end) {
-      const int64_t offset = (rows_before + begin - span.first) * dim;
-      step.image_rows.push_back({row + begin - first, end - begin,
-                                 static_cast<const float*>(sequence.image_rows.data()) + offset});
+      const auto offset = static_cast<size_t>(rows_before + begin - span.first) * row_bytes;
+      step.image_rows.push_back(
+          {row + begin - first, end - begin,
+           static_cast<const std::byte*>(sequence.image_rows.data()) + offset});
       for (int64_t t = begin; t < end; ++t)
         step.token_ids[static_cast<size_t>(row + t - first)] = -1;
     }
@@ -56,9 +71,7 @@ StepRunner::Sequence StepRunner::start(Prompt prompt) {
   if (!prompt.images.empty()) {
     std::vector<const ImagePatches*> images;
     for (const auto& image : prompt.images) images.push_back(image.get());
-    const auto rows = encode_images(*model_, *device_, images);
-    sequence.image_rows = must(device_->allocate(rows.size() * sizeof(float)));
-    device_->upload(rows.data(), sequence.image_rows.data(), rows.size() * sizeof(float));
+    sequence.image_rows = encode_rows(*model_, *device_, images);
   }
   sequence.prompt = std::move(prompt);
   return sequence;
@@ -93,7 +106,9 @@ LanguageStep StepRunner::plan(const std::vector<Share>& shares) {
       step.slots.push_back(sequence->blocks[static_cast<size_t>(t / block_size)] * block_size +
                            t % block_size);
     }
-    add_image_rows(*sequence, first, n, row, model_->spec.dim, step);
+    add_image_rows(*sequence, first, n, row,
+                   static_cast<size_t>(model_->spec.dim) * dtype_bytes(device_->activation_dtype()),
+                   step);
     sequence->n_cached += n;
     step.cu_query.push_back(static_cast<int32_t>(row + n));
     step.context_lens.push_back(static_cast<int32_t>(sequence->n_cached));
@@ -138,15 +153,21 @@ void StepRunner::generate(Sequence& sequence, int64_t n, int64_t chunk) {
 
 std::vector<float> encode_images(Model& model, Device& device,
                                  std::span<const ImagePatches* const> images) {
-  int64_t rows = 0;
-  for (const auto* image : images) rows += model.towers.front()->tokens_of(*image);
-  const auto n = static_cast<size_t>(rows * model.spec.dim);
-  Buffer buffer = must(device.allocate(n * sizeof(float)));
-  const Matrix out{buffer.data(), DType::kF32, rows, model.spec.dim, model.spec.dim};
-  HS_CHECK(model.towers.front()->encode(images, out).has_value());
-  std::vector<float> values(n);
-  device.download(buffer.data(), values.data(), n * sizeof(float));
+  const DType dtype = device.activation_dtype();
+  const Buffer rows = encode_rows(model, device, images);
+  std::vector<std::byte> bytes(rows.bytes());
+  device.download(rows.data(), bytes.data(), bytes.size());
   HS_CHECK(device.sync().has_value());
+  std::vector<float> values(bytes.size() / dtype_bytes(dtype));
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t half = 0;
+    if (dtype == DType::kF32) {
+      std::memcpy(&values[i], bytes.data() + i * sizeof(float), sizeof(float));
+    } else {
+      std::memcpy(&half, bytes.data() + i * sizeof half, sizeof half);
+      values[i] = dtype == DType::kF16 ? half_to_float(half) : bfloat16_to_float(half);
+    }
+  }
   return values;
 }
 
