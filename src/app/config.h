@@ -20,6 +20,13 @@
 
 namespace hs {
 
+// Which kind of device computes.
+enum class DeviceChoice {
+  kAuto,  // GPUs where there are some, else the CPU
+  kCuda,  // GPUs, or no start
+  kCpu,
+};
+
 struct Config {
   std::string model;  // checkpoint directory
   std::string host = "127.0.0.1";
@@ -39,6 +46,7 @@ struct Config {
   int32_t images_max = 8;
   int32_t max_image_mib = 20;
   int32_t max_encode_patches = 16384;  // of all pictures in one encode() call
+  DeviceChoice device = DeviceChoice::kAuto;
   // Devices of each role, as given (app/device_roles.h reads them); both empty = auto.
   std::vector<std::string> consumer;
   std::vector<std::string> datacenter;

@@ -95,9 +95,12 @@ Result<DeviceId> find_gpu(std::optional<int> index, const DeviceInventory& inven
   for (const DeviceInfo& gpu : inventory.gpus) {
     if (index && gpu.id.index == *index) return gpu.id;
   }
-  return not_found(fmt::format("{}; there are {}",
-                               inventory.gpus.empty() ? "no GPU can be used here" : "no such GPU",
-                               all_devices(inventory)));
+  const std::string why =
+      inventory.why_no_gpu.empty() ? "" : fmt::format(" ({})", inventory.why_no_gpu);
+  return not_found(fmt::format(
+      "{}; there are {}",
+      inventory.gpus.empty() ? "no GPU can be used here" + why : std::string("no such GPU"),
+      all_devices(inventory)));
 }
 
 // The one of `devices` that fits.

@@ -188,8 +188,9 @@ Result<DeviceRoles> choose_shared(const Config& config, Role& consumer, Role& da
 
 }  // namespace
 
-DeviceInventory take_inventory() {
-  return {.gpus = {},
+DeviceInventory take_inventory(const Gpus& gpus) {
+  return {.gpus = gpus.devices,
+          .why_no_gpu = gpus.why_none,
           .cpu = measure_cpu(),
           .n_cores = static_cast<int32_t>(process_core_places().size())};
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/config.h"
+#include "app/gpus.h"
 #include "base/status.h"
 #include "device/device_info.h"
 
@@ -15,13 +16,14 @@ namespace hs {
 // What there is to choose from.
 struct DeviceInventory {
   std::vector<DeviceInfo> gpus;  // ascending by index
+  std::string why_no_gpu;        // where there is none; may be empty
   // All cores together. Devices cpu:0, cpu:1, ... are even shares of them: as many shares as CPU
   // devices are named.
   DeviceInfo cpu;
   int32_t n_cores = 0;
 };
 // Measures the CPU, about 0.1 s.
-DeviceInventory take_inventory();
+DeviceInventory take_inventory(const Gpus& gpus);
 
 struct DeviceRoles {
   struct Row {

@@ -9,6 +9,7 @@
 
 #include "api/version.h"
 #include "app/device_roles.h"
+#include "app/gpus.h"
 #include "base/log.h"
 #include "device/cpu/cpu_devices.h"
 
@@ -63,12 +64,24 @@ Result<int32_t> resolve_max_model_len(const Config& config, const ModelSpec& spe
   return config.max_model_len == 0 ? spec.max_model_len : config.max_model_len;
 }
 
+// The least that any device of a language model has left of a memory of its own; 0: some have none.
+size_t free_on_gpus(const Placement& placement) {
+  size_t least = SIZE_MAX;
+  for (const DeviceGroup& group : placement.language_devices)
+    for (Device* device : group.ranks) least = std::min(least, device->free_bytes());
+  return least;
+}
+
 // Of each of n_units KV caches; those that several devices share hold their blocks in parts.
 Result<int32_t> resolve_kv_blocks(const Config& config, int32_t max_model_len,
-                                  const ModelSpec& spec, size_t n_units) {
+                                  const ModelSpec& spec, const Placement& placement) {
+  const size_t block_bytes = spec.kv_block_bytes(config.tensor_parallel);
+  if (const size_t free = free_on_gpus(placement); config.kv_blocks == 0 && free > 0)
+    return gpu_kv_blocks(config, max_model_len,
+                         block_bytes / static_cast<size_t>(config.tensor_parallel), free);
   if (config.kv_blocks == 0)
-    return default_kv_blocks(config, max_model_len, spec.kv_block_bytes(config.tensor_parallel),
-                             available_bytes() / n_units);
+    return default_kv_blocks(config, max_model_len, block_bytes,
+                             available_bytes() / placement.language_devices.size());
   const int64_t slots = int64_t{config.kv_blocks} * config.block_size;
   if (slots < max_model_len)
     return fail(ErrorKind::kInvalidArgument,
@@ -103,10 +116,20 @@ Result<bool> thieves_fit(const Config& config, const DeviceRoles& roles) {
   const auto n_thieves = static_cast<size_t>(std::ranges::count_if(roles.rows, is_thief));
   if (n_thieves == 0) return false;
   const size_t n_homes = roles.datacenter.size() / static_cast<size_t>(config.tensor_parallel);
-  const size_t needed = weight_bytes(config) * (n_thieves + n_homes);
-  const size_t room = available_bytes() / 4 * 3;  // the rest is for KV caches
-  const std::string sizes = fmt::format("{} MiB of weights, {} MiB of memory free", needed >> 20,
-                                        available_bytes() >> 20);
+  // A GPU holds its own; CPU devices share the host's memory.
+  const bool own = std::ranges::any_of(roles.rows, [&](const auto& row) {
+    return is_thief(row) && row.device.id.kind == DeviceId::Kind::kCuda;
+  });
+  size_t free = available_bytes();
+  if (own) {
+    free = SIZE_MAX;
+    for (const DeviceRoles::Row& row : roles.rows)
+      if (is_thief(row)) free = std::min(free, row.device.free_bytes);
+  }
+  const size_t needed = weight_bytes(config) * (own ? 1 : n_thieves + n_homes);
+  const size_t room = free / 4 * 3;  // the rest is for KV caches
+  const std::string sizes =
+      fmt::format("{} MiB of weights, {} MiB of memory free", needed >> 20, free >> 20);
   if (needed <= room) {
     log_info("stealing: the weights fit on the consumer devices too ({})", sizes);
     return true;
@@ -127,28 +150,60 @@ std::vector<Device*> find_devices(const std::vector<std::unique_ptr<Device>>& de
   return result;
 }
 
+// One device that does everything: the GPU that reads its memory fastest, or the CPU.
+Result<std::unique_ptr<Device>> make_only_device(const Config& config, const Gpus& gpus) {
+  if (gpus.devices.empty()) {
+    // Nothing to tell where nobody installed the plug-in.
+    if (gpus.is_installed) log_info("no GPU is used: {}", gpus.why_none);
+    return make_cpu_device({.index = 0, .threads = config.threads, .cores = {}});
+  }
+  const auto best = std::ranges::max_element(gpus.devices, {}, &DeviceInfo::bandwidth_gbs);
+  return gpus.plugin->make_device({.index = best->id.index});
+}
+
+// Those of the rows, CPU devices in the order of their indices: that of their shares of the cores.
+Result<std::vector<std::unique_ptr<Device>>> make_role_devices(
+    const Config& config, const Gpus& gpus, const std::vector<DeviceRoles::Row>& rows) {
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<int> cpu_indices;
+  for (const DeviceRoles::Row& row : rows) {
+    const DeviceId id = row.device.id;
+    if (id.kind == DeviceId::Kind::kCpu) {
+      cpu_indices.push_back(id.index);
+      continue;
+    }
+    auto device = gpus.plugin->make_device({.index = id.index});
+    if (!device) return std::unexpected(device.error());
+    devices.push_back(*std::move(device));
+  }
+  if (!devices.empty() && !cpu_indices.empty())
+    return fail(ErrorKind::kUnsupported,
+                fmt::format("{} and cpu:{} cannot serve one model: their activations differ; name "
+                            "GPUs or CPU devices alone",
+                            to_string(devices.front()->id()), cpu_indices.front()));
+  if (!devices.empty()) return devices;
+  std::ranges::sort(cpu_indices);
+  return make_cpu_devices(cpu_indices, {.index = 0, .threads = config.threads, .cores = {}});
+}
+
 // Makes the devices and says what is to be loaded on which.
 Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
-  const CpuDeviceOptions common{.index = 0, .threads = config.threads, .cores = {}};
+  const auto gpus = find_gpus(config.device);
+  if (!gpus) return std::unexpected(gpus.error());
+  if (!gpus->devices.empty() && config.dtype == DType::kF32)
+    return fail(ErrorKind::kUnsupported,
+                "--dtype float32 does not run on a GPU: use bfloat16, or --device cpu");
   if (is_plain(config)) {
-    auto device = make_cpu_device(common);
+    auto device = make_only_device(config, *gpus);
     if (!device) return std::unexpected(device.error());
     loaded.devices.push_back(*std::move(device));
     return place({}, {loaded.devices.front().get()}, Partition::kColocated, false);
   }
-  const auto roles = choose_roles(config, take_inventory());
+  const auto roles = choose_roles(config, take_inventory(*gpus));
   if (!roles) return std::unexpected(roles.error());
   if (Status sensible = check_roles(config, *roles); !sensible)
     return std::unexpected(sensible.error());
-  std::vector<int> indices;
-  for (const DeviceRoles::Row& row : roles->rows) {
-    if (row.device.id.kind != DeviceId::Kind::kCpu)
-      return fail(ErrorKind::kUnsupported,
-                  fmt::format("{}: this version runs on CPU devices", to_string(row.device.id)));
-    indices.push_back(row.device.id.index);
-  }
-  std::ranges::sort(indices);  // shares of the cores in the order of the table
-  auto devices = make_cpu_devices(indices, common);
+  auto devices = make_role_devices(config, *gpus, roles->rows);
   if (!devices) return std::unexpected(devices.error());
   loaded.devices = *std::move(devices);
   loaded.roles = roles_table(config, *roles);
@@ -208,6 +263,22 @@ Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, s
   return static_cast<int32_t>(std::clamp<int64_t>(std::min(wanted, room), 1, INT32_MAX));
 }
 
+Result<int32_t> gpu_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
+                              size_t free_bytes) {
+  const int64_t per_sequence = (max_model_len + config.block_size - 1) / config.block_size;
+  const auto room =
+      static_cast<int64_t>(free_bytes / 10 * 9 / std::max<size_t>(block_bytes, 1));
+  if (room < per_sequence)
+    return fail(ErrorKind::kResourceExhausted,
+                fmt::format("the KV cache of one sequence of {} tokens takes {} MiB and the GPU has "
+                            "{} MiB left beside the weights; lower --max-model-len or set "
+                            "--kv-blocks",
+                            max_model_len, static_cast<size_t>(per_sequence) * block_bytes >> 20,
+                            free_bytes >> 20));
+  constexpr int64_t kMost = 100'000'000;
+  return static_cast<int32_t>(std::min(room, kMost));
+}
+
 std::vector<std::string> served_names(const Config& config) {
   if (!config.served_model_names.empty()) return config.served_model_names;
   return {checkpoint_name(config.model)};
@@ -257,8 +328,8 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
 
   const auto max_model_len = resolve_max_model_len(config, loaded->model.spec);
   if (!max_model_len) return std::unexpected(max_model_len.error());
-  const auto kv_blocks = resolve_kv_blocks(config, *max_model_len, loaded->model.spec,
-                                           placement->language_devices.size());
+  const auto kv_blocks =
+      resolve_kv_blocks(config, *max_model_len, loaded->model.spec, *placement);
   if (!kv_blocks) return std::unexpected(kv_blocks.error());
 
   EngineConfig engine_config;

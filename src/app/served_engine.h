@@ -42,6 +42,11 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
 Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
                                   size_t free_bytes);
 
+// The same on GPUs: as many as fit 0.9 of the memory that is free beside the weights. The rest is for
+// embeddings and what the driver takes.
+Result<int32_t> gpu_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
+                              size_t free_bytes);
+
 // The names that clients may use, the same before and after the load; at least one.
 std::vector<std::string> served_names(const Config& config);
 

@@ -65,6 +65,13 @@ Status set_word(Value& out, std::string_view value, const Word<Value> (&words)[N
   return invalid(fmt::format("must be {}", must));
 }
 
+Status set_device(Config& config, std::string_view value) {
+  return set_word<DeviceChoice>(
+      config.device, value,
+      {{"auto", DeviceChoice::kAuto}, {"cuda", DeviceChoice::kCuda}, {"cpu", DeviceChoice::kCpu}},
+      "auto, cuda or cpu");
+}
+
 Status set_partition(Config& config, std::string_view value) {
   return set_word<Partition>(config.partition, value,
                              {{"modality", Partition::kModality},
@@ -178,7 +185,8 @@ constexpr Setting kSettings[] = {
     {"--block-size", "engine.block_size", "HETEROSERVE_BLOCK_SIZE", "16", "N",
      "Tokens in one block of the KV cache", set_integer<&Config::block_size, 1, 256>},
     {"--kv-blocks", "engine.kv_blocks", "HETEROSERVE_KV_BLOCKS", "0", "N",
-     "Blocks of the KV cache; 0: as many as sequences can use, within a quarter of the free memory",
+     "Blocks of the KV cache; 0: what a GPU has room for, or on the CPU as many as sequences can use, "
+     "within a quarter of the free memory",
      set_integer<&Config::kv_blocks, 0, 100 * kMany>},
     {"--max-queue", "engine.max_queue", "HETEROSERVE_MAX_QUEUE", "256", "N",
      "Requests that may wait; one more gets 503", set_integer<&Config::max_queue, 1, kMany>},
@@ -187,6 +195,9 @@ constexpr Setting kSettings[] = {
      set_integer<&Config::hang_timeout_s, 0, 86400>},
     {"--threads", "engine.threads", "HETEROSERVE_THREADS", "0", "N",
      "Threads that compute; 0: one a core", set_integer<&Config::threads, 0, 1024>},
+    {"--device", "engine.device", "HETEROSERVE_DEVICE", "auto", "KIND",
+     "What computes: auto (GPUs where there are some, else the CPU), cuda (GPUs, or no start) or cpu",
+     set_device},
     {"--consumer", "tiers.consumer", "HETEROSERVE_CONSUMER", "", "DEVICES",
      "Devices for pictures, separated by commas: cpu:0, cuda:1, an index, UUID, PCI address, part "
      "of a name, or auto",
