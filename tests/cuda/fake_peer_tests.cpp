@@ -101,6 +101,29 @@ BOOST_AUTO_TEST_CASE(peers_that_lie_bring_zeros_or_nothing) {
   BOOST_TEST(nothing);
 }
 
+BOOST_AUTO_TEST_CASE(peers_that_lie_under_load_are_right_alone) {
+  const auto right = [](bool load) {
+    return [load](FakeMachine& machine) {
+      make_peers(machine, Peer::kLiesUnderLoad);
+      int* const from = device_ints(0);
+      int* const to = device_ints(1);
+      const cudaStream_t stream = new_stream(0), busy = new_stream(1);
+      BOOST_TEST(cudaSetDevice(0) == cudaSuccess);
+      BOOST_TEST(cudaMemset(from, 1, kBytes) == cudaSuccess);
+      BOOST_TEST(cudaDeviceSynchronize() == cudaSuccess);
+      for (int i = 0; load && i < 8; ++i) cudaMemsetAsync(to + 8 * i, 0, 4, busy);
+      BOOST_TEST(cudaMemcpyPeerAsync(to, 1, from, 0, kBytes, stream) == cudaSuccess);
+      BOOST_TEST(cudaStreamSynchronize(stream) == cudaSuccess);
+      int value = 0;
+      machine.peek(&value, to + 1, sizeof value);
+      return value == 0x01010101;
+    };
+  };
+  BOOST_TEST(seeds_that_show(right(false)) == 0);
+  BOOST_TEST(seeds_that_show(right(true)) > 0);
+  BOOST_TEST(seeds_that_show(right(true), Order::kLazy) == kSeeds);
+}
+
 BOOST_AUTO_TEST_CASE(a_kernel_reaches_a_peers_memory_only_with_access) {
   FakeMachine machine(two_tiers());
   make_peers(machine, Peer::kYes);

@@ -89,7 +89,9 @@ def plant(index: int, build: Path, commands: dict[str, dict]) -> str:
     compile_command[compiler + 1 : compiler + 1] = [f"-I{place}", "-Wno-error"]
     if (made := run(compile_command, Path(entry["directory"]))).returncode != 0:
         return f"{what}: does not compile: {made.stderr[:300]}"
-    objects = [str(o) for o in (build / "tests/CMakeFiles/hs_test_cuda.dir").rglob("*.o")]
+    suite = source_of(file).removesuffix(".cu") + "_tests"
+    made_by_build = build / "tests/CMakeFiles/hs_test_cuda.dir"
+    objects = [str(made_by_build / o) for o in (f"cuda/{suite}.cpp.o", "support/main.cpp.o")]
     libraries = [
         str(build / p) for p in ("tests/libhs_cuda_emulated.a", "kernels/libhs_kernels.a", "src/base/libhs_base.a")
     ]
@@ -97,7 +99,6 @@ def plant(index: int, build: Path, commands: dict[str, dict]) -> str:
     link = [compile_command[compiler], "-o", str(binary), *objects, str(place / "kernel.o"), *libraries]
     if (made := run([*link, "-lboost_unit_test_framework", "-lfmt", "-lpthread"], build)).returncode != 0:
         return f"{what}: does not link: {made.stderr[:300]}"
-    suite = source_of(file).removesuffix(".cu") + "_tests"
     try:
         ran = run([str(binary), "-t", suite, "--catch_system_errors=no"], build)
     except subprocess.TimeoutExpired:

@@ -71,6 +71,12 @@ bool Executor::has_work(int device) const {
                      [device](const auto& o) { return o->device == device; });
 }
 
+bool Executor::has_work_beside(int device, uint64_t stream) const {
+  return std::any_of(pending_.begin(), pending_.end(), [device, stream](const auto& o) {
+    return o->device == device && o->stream != stream;
+  });
+}
+
 void Executor::mark_needed(const OperationPtr& target) {
   ++mark_;
   std::vector<Operation*> open = {target.get()};

@@ -44,6 +44,8 @@ class Executor {
   // All of the device's operations and what they need.
   void run_device(int device);
   bool has_work(int device) const;
+  // In another stream.
+  bool has_work_beside(int device, uint64_t stream) const;
   // Between 0 and n - 1.
   uint64_t draw(uint64_t n);
   Order order() const { return order_; }

@@ -101,9 +101,18 @@ cudaError_t copy_between(Machine& m, Stream& stream, const Copy& copy, Operation
   const Device& from = m.devices()[static_cast<size_t>(copy.from_place.device)];
   const Peer peer = from.peers[static_cast<size_t>(copy.to_place.device)];
   if (stream.capture != nullptr) return m.refuse_in_capture(*stream.capture);
-  if (peer == Peer::kLies) {
-    const Arrival arrival = m.executor().draw(2) == 0 ? Arrival::kZeros : Arrival::kNothing;
-    return m.submit(stream, copy_work(m, copy, nullptr, arrival), done);
+  if (peer == Peer::kLies || peer == Peer::kLiesUnderLoad) {
+    Work work = copy_work(m, copy, nullptr,
+                          m.executor().draw(2) == 0 ? Arrival::kZeros : Arrival::kNothing);
+    if (peer == Peer::kLiesUnderLoad) {
+      work.run = [&m, copy, number = stream.number, lie = std::move(work.run),
+                  right = copy_work(m, copy, nullptr).run] {
+        const bool load = m.executor().has_work_beside(copy.from_place.device, number) ||
+                          m.executor().has_work_beside(copy.to_place.device, number);
+        load ? lie() : right();
+      };
+    }
+    return m.submit(stream, std::move(work), done);
   }
   if (peer == Peer::kYes) return m.submit(stream, copy_work(m, copy, nullptr), done);
   ++m.counters().driver_staged_copies;

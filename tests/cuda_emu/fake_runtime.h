@@ -53,7 +53,8 @@ enum class Order {
 enum class Peer {
   kNone,  // cudaDeviceCanAccessPeer says no; peer copies are staged by the driver: data may be late
   kYes,
-  kLies  // says yes, but what a peer copy brings is zeros, or nothing
+  kLies,          // says yes, but what a peer copy brings is zeros, or nothing
+  kLiesUnderLoad  // so only while another stream of either device has work
 };
 
 struct MachineSpec {
