@@ -6,9 +6,9 @@
 
 #include "api/admin_state.h"
 #include "api/api_handler.h"
-#include "api/chat_exchange.h"
 #include "api/chrome_trace.h"
 #include "api/errors.h"
+#include "api/exchange.h"
 #include "api/log_rows.h"
 #include "api/query_fields.h"
 #include "api/request_checks.h"

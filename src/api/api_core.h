@@ -22,7 +22,7 @@
 
 namespace hs {
 
-class ChatExchange;
+class Exchange;
 
 struct ApiCore {
   ApiCore(WorkerPool& with_workers, const Clock& with_clock)
@@ -33,7 +33,7 @@ struct ApiCore {
   PreparationLimits limits;
   std::function<void(RequestRow)> log_row;  // never blocks
   std::shared_ptr<HeldBodies> bodies;       // of requests that are not prepared yet
-  int32_t n_preparing = 0;                  // chat requests that wait for a worker or have one
+  int32_t n_preparing = 0;                  // requests that wait for a worker or have one
 
   // Set once the model is loaded. Workers share the model with the core.
   std::shared_ptr<const ServedModel> model;
@@ -41,7 +41,7 @@ struct ApiCore {
 
   KeyRing keys;
   ServerMetrics metrics;
-  std::set<std::shared_ptr<ChatExchange>> exchanges;  // unfinished
+  std::set<std::shared_ptr<Exchange>> exchanges;  // unfinished
   std::mt19937_64 random{std::random_device{}()};
   std::set<std::string, std::less<>> warned_fields;  // unknown request fields, bounded
 

@@ -7,9 +7,10 @@
 #include <charconv>
 #include <utility>
 
-#include "api/chat_exchange.h"
 #include "api/errors.h"
+#include "api/exchange.h"
 #include "api/json_writer.h"
+#include "api/openapi.h"
 #include "api/request_checks.h"
 #include "api/tokenize.h"
 #include "api/version.h"
@@ -20,8 +21,7 @@ namespace {
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
 // Parts of OpenAI's API that this server knows of and does not have yet.
-constexpr std::string_view kNotYet[] = {"/v1/completions", "/v1/responses", "/v1/embeddings",
-                                        "/v1/messages"};
+constexpr std::string_view kNotYet[] = {"/v1/embeddings", "/v1/messages"};
 
 constexpr std::string_view kAllowGet = "GET, HEAD, OPTIONS";
 constexpr std::string_view kAllowPost = "POST, OPTIONS";
@@ -77,6 +77,12 @@ struct ApiHandler::Route {
 const std::vector<ApiHandler::Route>& ApiHandler::routes() {
   static const std::vector<Route> kRoutes = {
       {"/v1/chat/completions", "POST", true, true, Access::kKey, &ApiHandler::chat},
+      {"/v1/chat/completions/input_tokens", "POST", true, false, Access::kKey,
+       &ApiHandler::count_chat},
+      {"/v1/completions", "POST", true, true, Access::kKey, &ApiHandler::completion},
+      {"/v1/responses", "POST", true, true, Access::kKey, &ApiHandler::response},
+      {"/v1/responses/input_tokens", "POST", true, false, Access::kKey,
+       &ApiHandler::count_response},
       {"/v1/models", "GET", false, false, Access::kKey, &ApiHandler::models},
       {"/v1/models/{id}", "GET", false, false, Access::kKey, &ApiHandler::model},
       {"/tokenize", "POST", true, false, Access::kKey, &ApiHandler::tokenize},
@@ -84,6 +90,7 @@ const std::vector<ApiHandler::Route>& ApiHandler::routes() {
       {"/health", "GET", false, false, Access::kOpen, &ApiHandler::health},
       {"/ready", "GET", false, false, Access::kKey, &ApiHandler::ready},
       {"/version", "GET", false, false, Access::kKey, &ApiHandler::version},
+      {"/openapi.json", "GET", false, false, Access::kKey, &ApiHandler::openapi},
       {"/metrics", "GET", false, false, Access::kAdmin, &ApiHandler::metrics},
       {"/debug/timeline", "GET", false, false, Access::kAdmin, &ApiHandler::timeline},
       {"/admin/state", "GET", false, false, Access::kAdmin, &ApiHandler::admin_state},
@@ -97,6 +104,12 @@ const std::vector<ApiHandler::Route>& ApiHandler::routes() {
        &ApiHandler::admin_cancel},
   };
   return kRoutes;
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> ApiHandler::served_routes() {
+  std::vector<std::pair<std::string_view, std::string_view>> out;
+  for (const Route& route : routes()) out.emplace_back(route.path, route.method);
+  return out;
 }
 
 const ApiHandler::Route* ApiHandler::find_route(std::string_view path) {
@@ -310,9 +323,30 @@ void ApiHandler::on_response_done(std::string_view method, std::string_view path
                         static_cast<double>(duration_us) * 1e-6);
 }
 
+void ApiHandler::generate(Call call, PreparedRequest (*prepare)(const PreparationInput&)) {
+  Exchange::begin(core_, std::move(call.request), std::move(call.request_id),
+                  std::move(call.writer), std::move(call.key_name), std::move(call.ticket),
+                  prepare);
+}
+
 void ApiHandler::chat(Call call) {
-  ChatExchange::begin(core_, std::move(call.request), std::move(call.request_id),
-                      std::move(call.writer), std::move(call.key_name), std::move(call.ticket));
+  generate(std::move(call), prepare_chat);
+}
+
+void ApiHandler::completion(Call call) {
+  generate(std::move(call), prepare_completion);
+}
+
+void ApiHandler::response(Call call) {
+  generate(std::move(call), prepare_response);
+}
+
+void ApiHandler::count_chat(Call call) {
+  run_job(std::move(call), answer_chat_count);
+}
+
+void ApiHandler::count_response(Call call) {
+  run_job(std::move(call), answer_response_count);
 }
 
 void ApiHandler::tokenize(Call call) {
@@ -413,6 +447,10 @@ void ApiHandler::version(Call call) {
   std::string body = "{\"version\":";
   append_json_string(body, hs::version());
   reply(call, json_response(200, body + '}'));
+}
+
+void ApiHandler::openapi(Call call) {
+  reply(call, json_response(200, std::string(openapi_json())));
 }
 
 void ApiHandler::metrics(Call call) {

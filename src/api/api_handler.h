@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/admin_state.h"
@@ -59,8 +60,10 @@ class ApiHandler final : public HttpHandler {
   void begin_drain();
   // Ends every request under way with an error.
   void cancel_all(std::string_view why);
-  // Requests of POST /v1/chat/completions that are not answered completely.
+  // Requests for chats, completions and responses that are not answered completely.
   size_t n_active() const;
+  // Every path and method that is answered: ("/v1/models/{id}", "GET").
+  static std::vector<std::pair<std::string_view, std::string_view>> served_routes();
   // About once a second: comments on silent streams.
   void tick();
 
@@ -110,7 +113,12 @@ class ApiHandler final : public HttpHandler {
   void log_refusal(const HttpRequest& head, const std::string& request_id, int status,
                    std::string code);
 
+  void generate(Call call, PreparedRequest (*prepare)(const PreparationInput&));
   void chat(Call call);
+  void completion(Call call);
+  void response(Call call);
+  void count_chat(Call call);
+  void count_response(Call call);
   void models(Call call);
   void model(Call call);
   void tokenize(Call call);
@@ -119,6 +127,7 @@ class ApiHandler final : public HttpHandler {
   void ready(Call call);
   void timeline(Call call);
   void version(Call call);
+  void openapi(Call call);
   void metrics(Call call);
   // In admin_handler.cpp.
   void admin_state(Call call);

@@ -6,6 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "api/json_parser.h"
+
 namespace hs {
 namespace {
 
@@ -33,7 +35,9 @@ class MessageReader {
                   "invalid_type", place_);
     ObjectReader fields(value, place_);
     read_role(fields);
-    refuse_tools(fields);
+    refuse_deprecated(fields);
+    read_names(fields);
+    read_tool_calls(fields);
     if (!fields.failed()) read_content(fields, value);
     return fields.status();
   }
@@ -54,13 +58,66 @@ class MessageReader {
                                     place_, shown(*role)));
   }
 
-  static void refuse_tools(ObjectReader& fields) {
-    for (const char* name : {"tool_calls", "function_call", "audio"}) {
+  static void refuse_deprecated(ObjectReader& fields) {
+    for (const char* name : {"function_call", "audio"}) {
       const json* value = fields.any(name);
       if (value != nullptr && !value->empty())
-        fields.fail_field(name, fmt::format("'{}' is not supported yet.", fields.param(name)),
+        fields.fail_field(name, fmt::format("'{}' is not supported.", fields.param(name)),
                           ErrorKind::kUnsupported, "unsupported_parameter");
     }
+  }
+
+  void read_names(ObjectReader& fields) {
+    if (const std::string* name = fields.string("name")) message_.name = *name;
+    const std::string* id = fields.string("tool_call_id");
+    if (id != nullptr && message_.role == "tool") message_.tool_call_id = *id;
+  }
+
+  // Calls that an assistant made earlier, in a conversation that the client brings along.
+  void read_tool_calls(ObjectReader& fields) {
+    const json* calls = fields.any("tool_calls");
+    if (calls == nullptr || (calls->is_array() && calls->empty())) return;
+    if (!calls->is_array() || message_.role != "assistant")
+      return fields.fail_field("tool_calls",
+                               fmt::format("'{}' must be a list, in an assistant's message.",
+                                           fields.param("tool_calls")));
+    json out = json::array();
+    for (size_t i = 0; i < calls->size() && !fields.failed(); ++i) {
+      const auto call =
+          read_tool_call((*calls)[i], fmt::format("{}.tool_calls[{}]", place_, i), out);
+      if (!call) fields.fail_with(call.error());
+    }
+    message_.tool_calls_json = out.dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+
+  // Templates take the arguments as an object where they are one, as the transformers library does.
+  static Status read_tool_call(const json& value, const std::string& place, json& out) {
+    if (!value.is_object())
+      return fail(ErrorKind::kInvalidArgument, fmt::format("'{}' must be an object.", place),
+                  "invalid_type", place);
+    ObjectReader call(value, place);
+    const std::string* id = call.string("id");
+    const json* function = call.any("function");
+    if (function == nullptr || !function->is_object()) {
+      call.fail_field("function", fmt::format("'{}.function' is missing.", place));
+      return call.status();
+    }
+    ObjectReader fields(*function, place + ".function");
+    const std::string* name = fields.string("name");
+    const std::string* arguments = fields.string("arguments");
+    if (name == nullptr)
+      fields.fail_field("name", fmt::format("'{}' is missing.", fields.param("name")));
+    if (fields.failed()) return fields.status();
+    if (call.failed()) return call.status();
+    const std::string text = arguments == nullptr ? "{}" : *arguments;
+    auto parsed = parse_json(text);
+    json made = {{"name", *name}, {"arguments", nullptr}};
+    if (parsed && parsed->is_object())
+      made["arguments"] = *std::move(parsed);
+    else
+      made["arguments"] = text;
+    out.push_back({{"id", id == nullptr ? "" : *id}, {"type", "function"}, {"function", made}});
+    return {};
   }
 
   void read_content(ObjectReader& fields, const json& value) {
@@ -68,7 +125,8 @@ class MessageReader {
     if (content == nullptr) {
       // An assistant's turn without text is what a client replays after an empty answer.
       message_.content_is_string = true;
-      if (message_.role != "assistant" || !value.contains("content"))
+      const bool may_lack = value.contains("content") || !message_.tool_calls_json.empty();
+      if (message_.role != "assistant" || !may_lack)
         fields.fail_field("content", fmt::format("'{}.content' is missing.", place_));
       else
         message_.parts.push_back({ChatPart::Kind::kText, ""});

@@ -1,5 +1,7 @@
 #include "api/chat_request.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -17,23 +19,10 @@ using nlohmann::json;
 
 constexpr int64_t kTopLogprobsMax = 20;
 
-// Accepted for OpenAI's clients; nothing here depends on them.
-constexpr const char* kIgnored[] = {
-    "reasoning_effort",   "verbosity",
-    "service_tier",       "store",
-    "metadata",           "prediction",
-    "prompt_cache_key",   "prompt_cache_retention",
-    "moderation",         "parallel_tool_calls",
-    "web_search_options", "prompt_cache_options",
-    "request_id",         "user",
-    "safety_identifier",
-};
-
 void read_max_tokens(ObjectReader& body, SamplingFields& sampling) {
-  const auto old_name = body.integer("max_tokens", 1, INT64_MAX);
-  const auto new_name = body.integer("max_completion_tokens", 1, INT64_MAX);
-  const auto wanted = new_name ? new_name : old_name;
-  if (wanted) sampling.max_tokens = static_cast<int32_t>(std::min<int64_t>(*wanted, INT32_MAX));
+  const auto old_name = read_count(body, "max_tokens", 1);
+  const auto new_name = read_count(body, "max_completion_tokens", 1);
+  sampling.max_tokens = new_name ? new_name : old_name;
 }
 
 void read_logprobs(ObjectReader& body, SamplingFields& sampling) {
@@ -93,7 +82,61 @@ void read_modalities(ObjectReader& body) {
                     "unsupported_parameter");
 }
 
+void read_continuation(ObjectReader& body, ChatInput& input) {
+  const auto add_prompt = body.boolean("add_generation_prompt");
+  input.continue_final_message = body.boolean("continue_final_message").value_or(false);
+  input.add_generation_prompt = add_prompt.value_or(!input.continue_final_message);
+  if (!input.continue_final_message) return;
+  if (input.add_generation_prompt)
+    return body.fail_field("continue_final_message",
+                           "'continue_final_message' and 'add_generation_prompt' exclude each "
+                           "other.");
+  const bool has_text = !input.messages.empty() && !input.messages.back().parts.empty() &&
+                        input.messages.back().parts.back().kind == ChatPart::Kind::kText &&
+                        !input.messages.back().parts.back().text.empty();
+  if (!has_text && !body.failed())
+    body.fail_field("continue_final_message",
+                    "'continue_final_message' needs a last message that ends in text.");
+}
+
+// Variables of the template; its own names cannot be set.
+void read_template_kwargs(ObjectReader& body, ChatInput& input) {
+  const json* kwargs = body.any("chat_template_kwargs");
+  if (kwargs == nullptr) return;
+  if (!kwargs->is_object())
+    return body.fail_field("chat_template_kwargs", "'chat_template_kwargs' must be an object.",
+                           ErrorKind::kInvalidArgument, "invalid_type");
+  for (const char* name : {"messages", "tools", "add_generation_prompt", "continue_final_message",
+                           "bos_token", "eos_token", "chat_template", "tokenize"})
+    if (kwargs->contains(name))
+      return body.fail_field("chat_template_kwargs",
+                             fmt::format("'chat_template_kwargs' must not set '{}'.", name));
+  if (!kwargs->empty())
+    input.template_kwargs_json = kwargs->dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// What completions have and a chat has not.
+void read_chat_only(ObjectReader& body) {
+  const json* store = body.any("store");  // nothing is ever stored: true asks in vain, harmlessly
+  if (store != nullptr && !store->is_boolean())
+    body.fail_field("store", "'store' must be true or false.", ErrorKind::kInvalidArgument,
+                    "invalid_type");
+  for (const char* name : {"echo", "best_of"}) {
+    const json* value = body.any(name);
+    if (value != nullptr && *value != false && *value != 1)
+      body.fail_field(name, fmt::format("'{}' is for POST /v1/completions.", name),
+                      ErrorKind::kUnsupported, "unsupported_parameter");
+  }
+}
+
 }  // namespace
+
+void read_chat_prompt(ObjectReader& body, const RequestLimits& limits, ChatRequest& request) {
+  read_messages(body, limits, request.input, request.images);
+  read_image_options(body, request.image_options);
+  read_continuation(body, request.input);
+  read_template_kwargs(body, request.input);
+}
 
 Status parse_chat_request(std::string_view body, const RequestLimits& limits,
                           ChatRequest& request) {
@@ -106,13 +149,8 @@ Status read_chat_request(const json& value, const RequestLimits& limits, ChatReq
   if (!value.is_object())
     return fail(ErrorKind::kInvalidArgument, "The body must be a JSON object.", "invalid_type");
   ObjectReader body(value, "");
-  if (const std::string* model = body.string("model"))
-    request.model = *model;
-  else
-    body.fail_field("model", "'model' is missing.");
-  read_messages(body, limits, request.input, request.images);
-  read_image_options(body, request.image_options);
-  request.input.add_generation_prompt = body.boolean("add_generation_prompt").value_or(true);
+  read_labels(body, request.labels);
+  read_chat_prompt(body, limits, request);
   read_sampling(body, limits, request.sampling);
   read_max_tokens(body, request.sampling);
   read_logprobs(body, request.sampling);
@@ -121,10 +159,10 @@ Status read_chat_request(const json& value, const RequestLimits& limits, ChatReq
   read_tools(body);
   read_modalities(body);
   refuse_unsupported(body);
-  request.timings = body.boolean("timings").value_or(false);
-  for (const char* name : kIgnored) body.any(name);
+  read_chat_only(body);
+  accept_ignored(body);
   if (body.failed()) return body.status();
-  request.unknown_fields = body.unknown();
+  request.labels.unknown_fields = body.unknown();
   return {};
 }
 

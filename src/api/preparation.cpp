@@ -2,9 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
+
+#include "api/chat_answer.h"
+#include "api/completion_answer.h"
+#include "api/completion_request.h"
+#include "api/response_answer.h"
+#include "api/response_request.h"
 
 namespace hs {
 namespace {
@@ -62,18 +70,54 @@ Result<std::vector<std::shared_ptr<const ImagePatches>>> prepare_images(
   return images;
 }
 
-Status check_stop_token_ids(const SamplingFields& sampling, const ModelSpec& spec) {
-  for (const int32_t id : sampling.stop_token_ids)
+Status check_ids(std::span<const int32_t> ids, const ModelSpec& spec, std::string_view param) {
+  for (const int32_t id : ids)
     if (id >= spec.vocab_size)
       return fail(ErrorKind::kInvalidArgument,
                   fmt::format("Token id {} is outside the vocabulary of {}.", id, spec.vocab_size),
-                  "invalid_value", "stop_token_ids");
+                  "invalid_value", std::string(param));
   return {};
 }
 
-void apply_sampling(const SamplingFields& fields, const ModelSpec& spec, uint64_t drawn_seed,
-                    GenerateRequest& generate) {
+Status check_sampling_ids(const SamplingFields& sampling, const ModelSpec& spec) {
+  std::vector<int32_t> biased;
+  for (const TokenBias& bias : sampling.logit_bias) biased.push_back(bias.id);
+  if (Status ids = check_ids(sampling.stop_token_ids, spec, "stop_token_ids"); !ids) return ids;
+  if (Status ids = check_ids(sampling.allowed_token_ids, spec, "allowed_token_ids"); !ids)
+    return ids;
+  return check_ids(biased, spec, "logit_bias");
+}
+
+// FNV-1a with a finaliser. Whoever shares a salt shares caches, so it need not resist attacks: it
+// only has to be another number for another salt, and not 0.
+uint64_t hash_salt(std::string_view salt) {
+  uint64_t h = 0xcbf29ce484222325ULL;
+  for (const char c : salt) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  h ^= h >> 33;
+  h *= 0xff51afd7ed558ccdULL;
+  h ^= h >> 29;
+  return h | 1;
+}
+
+// A word is forbidden as it begins a text and as it stands in one.
+void add_bad_words(const std::vector<std::string>& words, const Tokenizer& tokenizer,
+                   std::vector<std::vector<int32_t>>& out) {
+  for (const std::string& word : words) {
+    for (const std::string& spelling : {word, " " + word}) {
+      const TextSpan everything{0, spelling.size()};
+      auto ids = tokenizer.encode(
+          spelling, {.add_special_tokens = false, .literal = std::span(&everything, 1)});
+      if (!ids.empty() && std::ranges::find(out, ids) == out.end()) out.push_back(std::move(ids));
+    }
+  }
+}
+
+GenerateRequest with_sampling(const SamplingFields& fields, const ServedModel& model,
+                              uint64_t drawn_seed) {
+  const ModelSpec& spec = *model.spec;
+  GenerateRequest generate;
   generate.max_tokens = fields.max_tokens.value_or(INT32_MAX);
+  generate.min_tokens = fields.min_tokens;
   generate.n_choices = fields.n;
   generate.temperature = fields.temperature.value_or(spec.default_temperature.value_or(1.0F));
   generate.top_p = fields.top_p.value_or(spec.default_top_p.value_or(1.0F));
@@ -89,32 +133,131 @@ void apply_sampling(const SamplingFields& fields, const ModelSpec& spec, uint64_
   generate.skip_special_tokens = fields.skip_special_tokens;
   generate.stops = fields.stops;
   generate.stop_token_ids = fields.stop_token_ids;
+  generate.include_stop = fields.include_stop;
+  generate.logit_bias = fields.logit_bias;
+  generate.allowed_token_ids = fields.allowed_token_ids;
+  add_bad_words(fields.bad_words, model.prompts->tokenizer(), generate.bad_words);
+  generate.priority = fields.priority;
+  if (!fields.cache_salt.empty()) generate.cache_salt = hash_salt(fields.cache_salt);
+  return generate;
 }
 
-Status prepare(const PreparationInput& input, PreparedChat& prepared) {
-  ChatRequest request;
-  const Status parsed = parse_chat_request(input.body.text(), input.limits.request, request);
+// What every kind of request has in common once its fields have been read.
+Status check_common(const Status& parsed, const SamplingFields& sampling,
+                    const PreparationInput& input, PreparedRequest& prepared) {
   input.body.release();
-  prepared.model = request.model;
-  prepared.stream = request.stream;
-  prepared.timings = request.timings;
-  prepared.unknown_fields = std::move(request.unknown_fields);
   if (!parsed) return parsed;
-  if (!input.model.has_name(request.model)) return std::unexpected(unknown_model(input.model));
-  if (const Status ids = check_stop_token_ids(request.sampling, *input.model.spec); !ids)
-    return ids;
+  if (!input.model.has_name(prepared.labels.model))
+    return std::unexpected(unknown_model(input.model));
+  if (Status ids = check_sampling_ids(sampling, *input.model.spec); !ids) return ids;
+  if (input.streams != nullptr && prepared.stream.stream)
+    input.streams->store(true, std::memory_order_relaxed);
+  prepared.max_tokens = sampling.max_tokens.value_or(0);
+  return {};
+}
+
+Status prepare(const PreparationInput& input, ChatRequest& request, std::string_view param,
+               PreparedRequest& prepared) {
   auto prompt = build_prompt(request, input, prepared.images);
-  if (!prompt) return std::unexpected(prompt.error());
-  apply_sampling(request.sampling, *input.model.spec, input.drawn_seed, prepared.generate);
-  prepared.generate.prompt = *std::move(prompt);
+  if (!prompt) {
+    Error error = prompt.error();
+    if (error.param.empty() || error.param == "messages") error.param = param;
+    return std::unexpected(std::move(error));
+  }
+  GenerateRequest generate = with_sampling(request.sampling, input.model, input.drawn_seed);
+  generate.prompt = *std::move(prompt);
+  generate.continues_text = request.input.continue_final_message;
+  prepared.generate.push_back(std::move(generate));
+  prepared.prompt_param = param;
+  return {};
+}
+
+Status prepare(const PreparationInput& input, const CompletionRequest& request,
+               PreparedRequest& prepared) {
+  const PromptBuilder& prompts = *input.model.prompts;
+  const SamplingFields& sampling = request.sampling;
+  CompletionShape shape{.n_prompts = static_cast<int32_t>(request.prompts.size()),
+                        .n_choices = sampling.n,
+                        .n_logprobs = sampling.n_logprobs,
+                        .skip_special_tokens = sampling.skip_special_tokens,
+                        .echo = {},
+                        .stream = request.stream};
+  prepared.prompt_param = "prompt";
+  for (const CompletionPrompt& one : request.prompts) {
+    if (Status ids = check_ids(one.token_ids, *input.model.spec, "prompt"); !ids) return ids;
+    GenerateRequest generate =
+        with_sampling(sampling, input.model, input.drawn_seed + prepared.generate.size());
+    auto prompt = one.is_tokens ? prompts.from_tokens(one.token_ids)
+                                : prompts.completion(one.text, request.add_special_tokens);
+    if (!prompt) return std::unexpected(prompt.error());
+    generate.prompt = *std::move(prompt);
+    if (generate.prompt.token_ids.empty())
+      return fail(ErrorKind::kInvalidArgument, "The prompt is empty.", "invalid_value", "prompt");
+    generate.continues_text = true;
+    if (request.echo) {
+      const std::vector<int32_t>& ids = generate.prompt.token_ids;
+      shape.echo.push_back(
+          {one.is_tokens ? prompts.tokenizer().decode(ids, sampling.skip_special_tokens) : one.text,
+           ids});
+      generate.n_prompt_logprobs = sampling.n_logprobs;
+      generate.only_prompt = generate.max_tokens == 0 && sampling.n_logprobs >= 0;
+    }
+    prepared.generate.push_back(std::move(generate));
+  }
+  prepared.make_answer = [shape = std::move(shape)](const AnswerHead& head,
+                                                    const Tokenizer& tokenizer) {
+    return make_completion_answer(head, tokenizer, shape);
+  };
   return {};
 }
 
 }  // namespace
 
-PreparedChat prepare_chat(const PreparationInput& input) {
-  PreparedChat prepared;
-  prepared.status = prepare(input, prepared);
+PreparedRequest prepare_chat(const PreparationInput& input) {
+  PreparedRequest prepared;
+  ChatRequest request;
+  const Status parsed = parse_chat_request(input.body.text(), input.limits.request, request);
+  prepared.labels = std::move(request.labels);
+  prepared.stream = request.stream;
+  prepared.status = check_common(parsed, request.sampling, input, prepared);
+  if (!prepared.status) return prepared;
+  prepared.make_answer = [n = request.sampling.n, logprobs = request.sampling.n_logprobs >= 0,
+                          stream = request.stream](const AnswerHead& head,
+                                                   const Tokenizer& tokenizer) {
+    return make_chat_answer(head, tokenizer, n, logprobs, stream);
+  };
+  prepared.status = prepare(input, request, "messages", prepared);
+  return prepared;
+}
+
+PreparedRequest prepare_completion(const PreparationInput& input) {
+  PreparedRequest prepared;
+  CompletionRequest request;
+  const Status parsed = parse_completion_request(input.body.text(), input.limits.request, request);
+  prepared.labels = std::move(request.labels);
+  prepared.stream = request.stream;
+  prepared.status = check_common(parsed, request.sampling, input, prepared);
+  if (prepared.status) prepared.status = prepare(input, request, prepared);
+  return prepared;
+}
+
+PreparedRequest prepare_response(const PreparationInput& input) {
+  PreparedRequest prepared;
+  ResponseRequest request;
+  const Status parsed = parse_response_request(input.body.text(), input.limits.request, request);
+  prepared.labels = std::move(request.chat.labels);
+  prepared.stream = request.chat.stream;
+  prepared.status = check_common(parsed, request.chat.sampling, input, prepared);
+  if (!prepared.status) return prepared;
+  prepared.status = prepare(input, request.chat, "input", prepared);
+  if (!prepared.status) return prepared;
+  ResponseShape shape = shape_of(request, prepared.labels.metadata_json);
+  shape.temperature = prepared.generate.front().temperature;
+  shape.top_p = prepared.generate.front().top_p;
+  prepared.make_answer = [shape = std::move(shape)](const AnswerHead& head,
+                                                    const Tokenizer& tokenizer) {
+    return make_response_answer(head, tokenizer, shape);
+  };
   return prepared;
 }
 

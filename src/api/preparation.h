@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,9 @@
 #include "media/image.h"
 
 namespace hs {
+
+class AnswerFormat;
+struct AnswerHead;
 
 struct PreparationLimits {
   RequestLimits request;
@@ -31,15 +36,19 @@ struct ImageWork {
   int64_t decode_us = 0;  // base64, decode, resize, normalise; all pictures
 };
 
-// The fields that are known are filled in on failure, too, because the log names them.
-struct PreparedChat {
+// A request that the engine can take, and how its answer will look. The fields that are known are
+// filled in on failure, too, because the log names them.
+struct PreparedRequest {
   Status status;
-  std::string model;  // as the client named it
+  RequestLabels labels;
   StreamFields stream;
-  bool timings = false;
-  std::vector<std::string> unknown_fields;
   ImageWork images;
-  GenerateRequest generate;  // when status is good
+  // When status is good:
+  std::vector<GenerateRequest> generate;  // one a prompt, at least one; the same n_choices in each
+  int32_t max_tokens = 0;                 // as asked; 0 = not
+  std::string prompt_param;               // the field that made the prompt
+  // Called once, on the loop thread. The model that the input named lives as long as the format.
+  std::function<std::unique_ptr<AnswerFormat>(const AnswerHead&, const Tokenizer&)> make_answer;
 };
 
 struct PreparationInput {
@@ -49,9 +58,13 @@ struct PreparationInput {
   const PreparationLimits& limits;
   const Clock& clock;
   const std::atomic<bool>& cancelled;  // looked at between pictures
+  // Set as soon as the fields are known to be good and ask for a stream; may be null.
+  std::atomic<bool>* streams = nullptr;
 };
 
-PreparedChat prepare_chat(const PreparationInput& input);
+PreparedRequest prepare_chat(const PreparationInput& input);
+PreparedRequest prepare_completion(const PreparationInput& input);
+PreparedRequest prepare_response(const PreparationInput& input);
 
 // The prompt of a request that was read already. Errors name the message and part at fault.
 Result<Prompt> build_prompt(const ChatRequest& request, const PreparationInput& input,

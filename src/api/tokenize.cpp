@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "api/chat_messages.h"
 #include "api/errors.h"
-#include "api/image_fields.h"
 #include "api/json_parser.h"
 #include "api/json_writer.h"
 #include "api/object_reader.h"
+#include "api/response_request.h"
 
 namespace hs {
 namespace {
@@ -35,9 +34,7 @@ Result<json> parse_object(HeldBody& body) {
 
 Result<std::vector<int32_t>> tokens_of_chat(ObjectReader& body, const PreparationInput& input) {
   ChatRequest request;
-  read_messages(body, input.limits.request, request.input, request.images);
-  read_image_options(body, request.image_options);
-  request.input.add_generation_prompt = body.boolean("add_generation_prompt").value_or(true);
+  read_chat_prompt(body, input.limits.request, request);
   if (body.failed()) return std::unexpected(body.status().error());
   ImageWork work;
   auto prompt = build_prompt(request, input, work);
@@ -111,6 +108,34 @@ Result<std::string> detokenize(const PreparationInput& input) {
   return out + '}';
 }
 
+std::string count_json(const Prompt& prompt) {
+  int64_t image_tokens = 0;
+  for (const ImageSpan& span : prompt.spans) image_tokens += span.count;
+  const auto n = static_cast<int64_t>(prompt.token_ids.size());
+  return fmt::format(
+      "{{\"object\":\"response.input_tokens\",\"input_tokens\":{},\"input_tokens_details\":"
+      "{{\"image_tokens\":{},\"text_tokens\":{}}}}}",
+      n, image_tokens, n - image_tokens);
+}
+
+// `read` fills in the request from the body.
+template <typename Read>
+Result<std::string> count(const PreparationInput& input, std::string_view param, const Read& read) {
+  const auto parsed = parse_object(input.body);
+  if (!parsed) return std::unexpected(parsed.error());
+  ObjectReader body(*parsed, "");
+  check_model(body, input.model);
+  ChatRequest request;
+  read(body, request);
+  if (body.failed()) return std::unexpected(body.status().error());
+  ImageWork work;
+  const auto prompt = build_prompt(request, input, work);
+  if (prompt) return count_json(*prompt);
+  Error error = prompt.error();
+  if (error.param == "messages") error.param = param;
+  return std::unexpected(std::move(error));
+}
+
 HttpResponse to_response(Result<std::string> body) {
   return body ? json_response(200, *std::move(body)) : error_response(body.error());
 }
@@ -119,6 +144,20 @@ HttpResponse to_response(Result<std::string> body) {
 
 HttpResponse answer_tokenize(const PreparationInput& input) {
   return to_response(tokenize(input));
+}
+
+HttpResponse answer_chat_count(const PreparationInput& input) {
+  return to_response(count(input, "messages", [&](ObjectReader& body, ChatRequest& request) {
+    read_chat_prompt(body, input.limits.request, request);
+  }));
+}
+
+HttpResponse answer_response_count(const PreparationInput& input) {
+  return to_response(count(input, "input", [&](ObjectReader& body, ChatRequest& request) {
+    ResponseRequest response;
+    read_response_prompt(body, input.limits.request, response);
+    request = std::move(response.chat);
+  }));
 }
 
 HttpResponse answer_detokenize(const PreparationInput& input) {

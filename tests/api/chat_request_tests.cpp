@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(every_field_arrives) {
   BOOST_TEST(request->stream.stream);
   BOOST_TEST(request->stream.include_usage);
   BOOST_TEST(request->stream.continuous_usage);
-  BOOST_TEST(request->timings);
+  BOOST_TEST(request->labels.timings);
 }
 
 BOOST_AUTO_TEST_CASE(absent_and_null_fields_leave_the_defaults) {
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(absent_and_null_fields_leave_the_defaults) {
     BOOST_TEST(request->sampling.n_logprobs == -1);
     BOOST_TEST(request->sampling.stops.empty());
     BOOST_TEST(!request->stream.stream);
-    BOOST_TEST(request->unknown_fields.empty());
+    BOOST_TEST(request->labels.unknown_fields.empty());
   }
 }
 
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(picture_sizes_come_from_either_spelling) {
       BOOST_REQUIRE(request);
       BOOST_TEST((request->image_options.min_pixels == c.min));
       BOOST_TEST((request->image_options.max_pixels == c.max));
-      BOOST_TEST(request->unknown_fields.empty());
+      BOOST_TEST(request->labels.unknown_fields.empty());
     }
   }
 }
@@ -167,11 +167,44 @@ BOOST_AUTO_TEST_CASE(wrong_values_name_their_field) {
       {R"("mm_processor_kwargs":{"size":{"width":28}})", "mm_processor_kwargs.size.width"},
       {R"("mm_processor_kwargs":{"size":{"shortest_edge":0}})",
        "mm_processor_kwargs.size.shortest_edge"},
-      {R"("logit_bias":{"5":1})", "logit_bias"},
-      {R"("min_tokens":3)", "min_tokens"},
+      {R"("logit_bias":[])", "logit_bias"},
+      {R"("logit_bias":{"-1":1})", "logit_bias"},
+      {R"("logit_bias":{"1e3":1})", "logit_bias"},
+      {R"("logit_bias":{"abc":1})", "logit_bias"},
+      {R"("logit_bias":{"":1})", "logit_bias"},
+      {R"("logit_bias":{" 5":1})", "logit_bias"},
+      {R"("logit_bias":{"99999999999":1})", "logit_bias"},
+      {R"("logit_bias":{"5":101})", "logit_bias"},
+      {R"("logit_bias":{"5":-100.5})", "logit_bias"},
+      {R"("logit_bias":{"5":"1"})", "logit_bias"},
+      {R"("logit_bias":{"5":null})", "logit_bias"},
+      {R"("min_tokens":-1)", "min_tokens"},
+      {R"("allowed_token_ids":[])", "allowed_token_ids"},
+      {R"("allowed_token_ids":["5"])", "allowed_token_ids"},
+      {R"("allowed_token_ids":[-1])", "allowed_token_ids"},
+      {R"("allowed_token_ids":5)", "allowed_token_ids"},
+      {R"("bad_words":["a",""])", "bad_words"},
+      {R"("bad_words":"a")", "bad_words"},
+      {R"("bad_words":[1])", "bad_words"},
+      {R"("include_stop_str_in_output":1)", "include_stop_str_in_output"},
+      {R"("priority":1001)", "priority"},
+      {R"("priority":0.5)", "priority"},
+      {R"("cache_salt":"")", "cache_salt"},
+      {R"("cache_salt":5)", "cache_salt"},
+      {R"("metadata":{"a":1})", "metadata"},
+      {R"("metadata":[])", "metadata"},
+      {R"("user":5)", "user"},
+      {R"("store":"yes")", "store"},
+      {R"("echo":true)", "echo"},
+      {R"("best_of":2)", "best_of"},
+      {R"("prompt_logprobs":1)", "prompt_logprobs"},
+      {R"("truncate_prompt_tokens":5)", "truncate_prompt_tokens"},
+      {R"("chat_template":"x")", "chat_template"},
+      {R"("chat_template_kwargs":[])", "chat_template_kwargs"},
+      {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs"},
       {R"("use_beam_search":true)", "use_beam_search"},
-      {R"("continue_final_message":true)", "continue_final_message"},
-      {R"("cache_salt":"x")", "cache_salt"},
+      {R"("continue_final_message":true,"add_generation_prompt":true)", "continue_final_message"},
+      {R"("continue_final_message":"yes")", "continue_final_message"},
       {R"("modalities":["text","audio"])", "modalities"},
   };
   for (const Bad& bad : cases) {
@@ -196,8 +229,62 @@ BOOST_AUTO_TEST_CASE(values_that_ask_for_nothing_are_accepted) {
        R"("n":1.0,"max_tokens":5.0,"top_k":1000000000000)"}) {
     const auto request = parse(fields);
     BOOST_TEST(request.has_value(), fields);
-    if (request) BOOST_TEST(request->unknown_fields.empty(), fields);
+    if (request) BOOST_TEST(request->labels.unknown_fields.empty(), fields);
   }
+}
+
+BOOST_AUTO_TEST_CASE(fields_beyond_openais_arrive) {
+  const auto request = parse(
+      R"("logit_bias":{"7":-100,"5":2.5,"05":3},"min_tokens":4,"allowed_token_ids":[1,2],"bad_words":["no"],)"
+      R"("include_stop_str_in_output":true,"priority":-5,"cache_salt":"s","user":"u",)"
+      R"("metadata":{"team":"red"},"chat_template_kwargs":{"enable_thinking":false})");
+  BOOST_REQUIRE(request);
+  const SamplingFields& sampling = request->sampling;
+  BOOST_REQUIRE(sampling.logit_bias.size() == 2U);
+  BOOST_TEST(sampling.logit_bias[0].id == 5);
+  BOOST_TEST(sampling.logit_bias[1].id == 7);
+  BOOST_TEST(sampling.logit_bias[1].bias == -100);
+  BOOST_TEST(sampling.min_tokens == 4);
+  BOOST_TEST(sampling.allowed_token_ids == (std::vector<int32_t>{1, 2}),
+             boost::test_tools::per_element());
+  BOOST_TEST(sampling.bad_words == std::vector<std::string>{"no"},
+             boost::test_tools::per_element());
+  BOOST_TEST(sampling.include_stop);
+  BOOST_TEST(sampling.priority == -5);
+  BOOST_TEST(sampling.cache_salt == "s");
+  BOOST_TEST(request->labels.user == "u");
+  BOOST_TEST(request->labels.metadata_json == R"({"team":"red"})");
+  BOOST_TEST(request->input.template_kwargs_json == R"({"enable_thinking":false})");
+  BOOST_TEST(request->labels.unknown_fields.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_continued_message_asks_for_no_new_turn) {
+  const auto request = parse(R"("continue_final_message":true)");
+  BOOST_REQUIRE(request);
+  BOOST_TEST(request->input.continue_final_message);
+  BOOST_TEST(!request->input.add_generation_prompt);
+  const auto empty = parse_body(
+      R"({"model":"m","messages":[{"role":"assistant","content":""}],"continue_final_message":true})");
+  BOOST_REQUIRE(!empty);
+  BOOST_TEST(empty.error().param == "continue_final_message");
+}
+
+BOOST_AUTO_TEST_CASE(earlier_tool_calls_and_their_answers_arrive) {
+  const auto request = parse_messages(
+      R"([{"role":"user","content":"x","name":"Ann"},{"role":"assistant","content":null,"tool_calls":[)"
+      R"({"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":[1]}"}},)"
+      R"({"id":"c2","type":"function","function":{"name":"g","arguments":"not json"}}]},)"
+      R"({"role":"assistant","tool_calls":[{"id":"c3","function":{"name":"h"}}]},)"
+      R"({"role":"tool","tool_call_id":"c1","content":"5"}])");
+  BOOST_REQUIRE(request);
+  const auto& messages = request->input.messages;
+  BOOST_TEST(messages[0].name == "Ann");
+  BOOST_TEST(messages[1].tool_calls_json ==
+             R"([{"function":{"arguments":{"a":[1]},"name":"f"},"id":"c1","type":"function"},)"
+             R"({"function":{"arguments":"not json","name":"g"},"id":"c2","type":"function"}])");
+  BOOST_TEST(messages[2].tool_calls_json ==
+             R"([{"function":{"arguments":{},"name":"h"},"id":"c3","type":"function"}])");
+  BOOST_TEST(messages[3].tool_call_id == "c1");
 }
 
 BOOST_AUTO_TEST_CASE(max_completion_tokens_wins_and_large_numbers_are_clamped) {
@@ -209,7 +296,7 @@ BOOST_AUTO_TEST_CASE(max_completion_tokens_wins_and_large_numbers_are_clamped) {
 BOOST_AUTO_TEST_CASE(unknown_fields_are_listed_and_the_last_duplicate_counts) {
   const auto request = parse(R"("frobnicate":1,"max_tokens":5,"max_tokens":6)");
   BOOST_REQUIRE(request);
-  BOOST_TEST(request->unknown_fields == std::vector<std::string>{"frobnicate"},
+  BOOST_TEST(request->labels.unknown_fields == std::vector<std::string>{"frobnicate"},
              boost::test_tools::per_element());
   BOOST_TEST(*request->sampling.max_tokens == 6);
 }
@@ -227,7 +314,7 @@ BOOST_AUTO_TEST_CASE(a_refused_request_still_tells_its_model_and_stream) {
         R"({"model":"m","stream":true})", R"({"model":"m","stream":true,"messages":[{}]})"}) {
     ChatRequest request;
     BOOST_TEST(!parse_chat_request(body, {}, request), body);
-    BOOST_TEST(request.model == "m", body);
+    BOOST_TEST(request.labels.model == "m", body);
     BOOST_TEST(request.stream.stream, body);
   }
 }
@@ -247,7 +334,14 @@ BOOST_AUTO_TEST_CASE(wrong_messages_name_their_place) {
       {R"([{"role":"robot","content":"x"}])", "messages[0].role"},
       {R"([{"role":"function","content":"x"}])", "messages[0].role"},
       {R"([{"role":"user","content":"x"},{"role":"assistant","content":"y","tool_calls":[{}]}])",
-       "messages[1].tool_calls"},
+       "messages[1].tool_calls[0].function"},
+      {R"([{"role":"user","content":"x","tool_calls":[{"function":{"name":"f"}}]}])",
+       "messages[0].tool_calls"},
+      {R"([{"role":"assistant","tool_calls":5}])", "messages[0].tool_calls"},
+      {R"([{"role":"assistant","tool_calls":[{"id":5,"function":{"name":"f"}}]}])",
+       "messages[0].tool_calls[0].id"},
+      {R"([{"role":"assistant","tool_calls":[{"function":{"arguments":"{}"}}]}])",
+       "messages[0].tool_calls[0].function.name"},
       {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
       {R"([{"role":"user","content":[{"type":"input_audio"}]}])", "messages[0].content[0].type"},
       {R"([{"role":"user","content":[{"text":"x"}]}])", "messages[0].content[0].type"},

@@ -104,6 +104,7 @@ class FakePrompts final : public PromptBuilder {
   FakePrompts() : tokenizer_(*Tokenizer::load(source_dir() + "/models/demo/llava")) {}
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
   Result<int64_t> tokens_of(int32_t width, int32_t height, const ImageOptions&) const override {
+    if (on_picture) on_picture();
     if (refusal) return std::unexpected(*refusal);
     return int64_t{width} * height / pixels_per_token;
   }
@@ -138,7 +139,8 @@ class FakePrompts final : public PromptBuilder {
     return prompt;
   }
 
-  std::optional<Error> refusal;  // of every picture
+  std::optional<Error> refusal;      // of every picture
+  std::function<void()> on_picture;  // worker thread; set before the request
   int64_t pixels_per_token = 1 << 20;
   mutable std::atomic<int> n_preprocessed = 0;
 

@@ -76,6 +76,30 @@ def test_chat_completion_chunks(server, model, validate, extra):
         validate(json.loads(event), "CreateChatCompletionStreamResponse")
 
 
+@pytest.mark.parametrize("extra", [{}, {"logprobs": 2}, {"n": 2}], ids=["plain", "logprobs", "n"])
+def test_completion(server, model, validate, extra):
+    """Whole answers and every event of a stream, the usage chunk included."""
+    body = {"model": model, "prompt": "The picture shows", "max_tokens": 4, **extra}
+    validate(request(server, "/v1/completions", body)[2], "CreateCompletionResponse")
+    streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    text = request(server, "/v1/completions", streamed)[2]
+    for event in [line[6:] for line in text.split("\n") if line.startswith("data: {")]:
+        validate(json.loads(event), "CreateCompletionResponse")
+
+
+def test_response(server, model, validate):
+    """The object, and every event of a stream against the schema of its own type."""
+    body = {"model": model, "input": "Hello", "max_output_tokens": 4, "instructions": "Be brief.", "metadata": {"a": "b"}}
+    logprobs = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    for extra in ({}, logprobs):
+        validate(request(server, "/v1/responses", {**body, **extra})[2], "Response")
+        text = request(server, "/v1/responses", {**body, **extra, "stream": True})[2]
+        events = [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: ")]
+        assert len(events) >= 9
+        for event in events:
+            validate(event, "ResponseStreamEvent")
+
+
 def test_models(server, model, validate):
     """The list and one entry."""
     validate(request(server, "/v1/models")[2], "ListModelsResponse")

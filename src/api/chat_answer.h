@@ -1,0 +1,17 @@
+// Answers of POST /v1/chat/completions. Written by hand, because one event a token is the API's hot
+// path.
+#pragma once
+
+#include <memory>
+
+#include "api/answer_format.h"
+#include "api/sampling_fields.h"
+
+namespace hs {
+
+// `tokenizer` must outlive the format.
+std::unique_ptr<AnswerFormat> make_chat_answer(const AnswerHead& head, const Tokenizer& tokenizer,
+                                               int32_t n_choices, bool with_logprobs,
+                                               const StreamFields& stream);
+
+}  // namespace hs
