@@ -10,11 +10,17 @@ namespace {
 
 constexpr int64_t kBannedIds = 64;  // of a row: end tokens
 
-size_t packed_bytes(std::span<const SamplingRow> rows) {
+int32_t mask_words(int64_t vocab) {
+  return static_cast<int32_t>((vocab + 31) / 32);
+}
+
+size_t packed_bytes(std::span<const SamplingRow> rows, int64_t vocab) {
   size_t bytes = rows.size_bytes();
   for (const SamplingRow& row : rows) {
     bytes += static_cast<size_t>(row.n_counts) * sizeof(TokenCount) +
-             static_cast<size_t>(row.n_banned) * sizeof(int32_t);
+             static_cast<size_t>(row.n_banned) * sizeof(int32_t) +
+             static_cast<size_t>(row.n_biases) * sizeof(TokenBias);
+    if (row.allowed != nullptr) bytes += static_cast<size_t>(mask_words(vocab)) * sizeof(uint32_t);
   }
   return bytes;
 }
@@ -43,9 +49,9 @@ Status SamplingArea::reserve(int64_t n_rows, int64_t vocab, int64_t n_counts) {
 }
 
 // Pointers become those that the copy on the device will have.
-void SamplingArea::pack(std::span<const SamplingRow> rows) {
+void SamplingArea::pack(std::span<const SamplingRow> rows, int64_t vocab) {
   const auto* const device = static_cast<const std::byte*>(rows_.data());
-  packed_.resize(packed_bytes(rows));
+  packed_.resize(packed_bytes(rows, vocab));
   size_t used = rows.size_bytes();
   const auto append = [&](const auto* values, int32_t n) {
     const size_t bytes = static_cast<size_t>(n) * sizeof *values;
@@ -58,6 +64,8 @@ void SamplingArea::pack(std::span<const SamplingRow> rows) {
     SamplingRow row = rows[i];
     row.counts = append(row.counts, row.n_counts);
     row.banned_ids = append(row.banned_ids, row.n_banned);
+    row.biases = append(row.biases, row.n_biases);
+    if (row.allowed != nullptr) row.allowed = append(row.allowed, mask_words(vocab));
     std::memcpy(packed_.data() + i * sizeof row, &row, sizeof row);
   }
 }
@@ -67,9 +75,9 @@ Status SamplingArea::sample(const float* logits, int64_t logits_stride, int64_t 
                             UploadRing& uploads, DownloadArea& downloads) {
   if (rows.empty()) return {};
   const auto n_rows = static_cast<int64_t>(rows.size());
-  HS_TRY(grow(rows_, packed_bytes(rows)));
+  HS_TRY(grow(rows_, packed_bytes(rows, vocab)));
   HS_TRY(reserve(n_rows, vocab, 0));
-  pack(rows);
+  pack(rows, vocab);
   HS_TRY(uploads.upload(packed_.data(), rows_.data(), packed_.size()));
   HS_CUDA_TRY(context_, cuda::sample({.logits = logits,
                                       .rows = rows_.as<const SamplingRow>(),

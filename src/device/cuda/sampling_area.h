@@ -26,7 +26,7 @@ class SamplingArea {
 
  private:
   Status grow(Buffer& buffer, size_t bytes);
-  void pack(std::span<const SamplingRow> rows);
+  void pack(std::span<const SamplingRow> rows, int64_t vocab);
 
   Context& context_;
   cudaStream_t stream_;
