@@ -58,7 +58,7 @@ tidy() {
 isa_symbols() { tools/build.sh release hs_kernels >/dev/null && tools/check_isa_symbols.sh build/release; }
 shell_scripts() { git ls-files '*.sh' .ci/run | xargs shellcheck -e SC2317; }
 python_sources() { git ls-files '*.py' | xargs "$venv/bin/ruff" check -q --no-cache && git ls-files '*.py' | xargs "$venv/bin/ruff" format -q --check --no-cache; }
-spelling() { git ls-files '*.md' '*.h' '*.cpp' '*.py' '*.sh' ':!tests/golden' | xargs codespell -q 3 -L te,hist,ans,crosse,fo,nd,hel,nknown,iif; }
+spelling() { git ls-files '*.md' '*.h' '*.cpp' '*.py' '*.sh' ':!tests/golden' | xargs codespell -q 3 -L te,hist,ans,crosse,fo,nd,hel,nknown,iif,alph; }
 
 step "clang-format" "$venv/bin/clang-format" --dry-run -Werror "${cpp[@]}"
 step "include direction, cycles" python3 tools/check_includes.py

@@ -72,7 +72,7 @@ def test_another_kind_of_file_is_refused_in_words(page, tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("not a picture", encoding="utf-8")
     page.set_input_files("#file", text)
-    expect(page.locator("#error")).to_contain_text("PNG or JPEG")
+    expect(page.locator("#error")).to_contain_text("JPEG, PNG, WebP, GIF or BMP")
     expect(page.locator("#preview")).to_be_hidden()
 
 

@@ -3,7 +3,7 @@ import { t } from "../i18n";
 import { complaint, draftPictures } from "./conversation";
 import type { Picture } from "./request";
 
-export const pictureTypes = ["image/png", "image/jpeg"];
+export const pictureTypes = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
 
 function dataUrl(file: Blob): Promise<string> {
   return new Promise((resolve, reject) => {
