@@ -32,14 +32,13 @@ def test_developer_is_system(server, model):
     assert len(by_name[0]) > len(ids_of_chat(server, model, asked))
 
 
-def test_parts_of_text_are_joined_in_every_role(server, model):
-    """A list of texts is the text with newlines between."""
+def test_parts_of_text_are_all_there_in_every_role(server, model):
+    """In order; whether anything stands between them is for the model's own template to say."""
     for role in ("system", "user", "assistant"):
-        whole = [{"role": role, "content": "A\nB"}, {"role": "user", "content": "hi"}]
-        parts = [{"type": "text", "text": "A"}, {"type": "text", "text": "B"}]
-        assert ids_of_chat(server, model, [{"role": role, "content": parts}, whole[1]]) == ids_of_chat(
-            server, model, whole
-        ), role
+        parts = [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}]
+        ids = ids_of_chat(server, model, [{"role": role, "content": parts}, {"role": "user", "content": "hi"}])
+        _, _, text = request(server, "/detokenize", {"model": model, "tokens": ids})
+        assert -1 < text["prompt"].find("first") < text["prompt"].find("second"), (role, text)
 
 
 def test_any_order_of_roles_is_answered_or_refused(server, model):
@@ -170,7 +169,8 @@ def test_stops_of_every_shape_never_leak(server, model):
 
 def test_text_survives_tokens_and_back(server, model):
     """Completion prompts of every kind: detokenize(tokenize(x)) is x, one BOS at most."""
-    texts = ["a", " a", "  a", "\na", "▁", "é", "e\u0301", "<s>a", "\0", "1234567", "😀👩‍👩‍👧", "سلام שלום", " " * 1000]
+    # But for U+2581, which this kind of tokenizer itself reads as a space.
+    texts = ["a", " a", "  a", "\na", "é", "e\u0301", "<s>a", "\0", "1234567", "😀👩‍👩‍👧", "سلام שלום", " " * 1000]
     for text in texts:
         plain = {"model": model, "prompt": text}
         _, _, bare = request(server, "/tokenize", {**plain, "add_special_tokens": False})
