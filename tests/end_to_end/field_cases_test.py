@@ -62,9 +62,7 @@ def test_a_continued_message_goes_on(server, model):
     _, _, text = request(server, "/detokenize", {"model": model, "tokens": prompt})
     assert text["prompt"].endswith(answer)
     messages[-1]["content"] = answer + " "
-    _, _, text = request(
-        server, "/detokenize", {"model": model, "tokens": ids_of_chat(server, model, messages, **on)}
-    )
+    _, _, text = request(server, "/detokenize", {"model": model, "tokens": ids_of_chat(server, model, messages, **on)})
     assert text["prompt"].endswith(answer + " ")
     messages[-1]["content"] = "A red"
     reply = server.client().chat.completions.create(
@@ -88,9 +86,7 @@ def test_earlier_tool_calls_without_content_are_read(server, model):
         {"role": "tool", "tool_call_id": "c1", "content": "5"},
         {"role": "user", "content": "and?"},
     ]
-    status, _, reply = request(
-        server, "/v1/chat/completions", {"model": model, "messages": messages, "max_tokens": 2}
-    )
+    status, _, reply = request(server, "/v1/chat/completions", {"model": model, "messages": messages, "max_tokens": 2})
     assert status in (200, 400), reply
 
 

@@ -89,7 +89,13 @@ def test_completion(server, model, validate, extra):
 
 def test_response(server, model, validate):
     """The object, and every event of a stream against the schema of its own type."""
-    body = {"model": model, "input": "Hello", "max_output_tokens": 4, "instructions": "Be brief.", "metadata": {"a": "b"}}
+    body = {
+        "model": model,
+        "input": "Hello",
+        "max_output_tokens": 4,
+        "instructions": "Be brief.",
+        "metadata": {"a": "b"},
+    }
     logprobs = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
     for extra in ({}, logprobs):
         validate(request(server, "/v1/responses", {**body, **extra})[2], "Response")

@@ -1,5 +1,5 @@
-// Hostile bodies of POST /v1/completions and /v1/responses: no input may crash the parsers, and what
-// they accept keeps its promises.
+// Hostile bodies of POST /v1/completions and /v1/responses: no input may crash the parsers, and
+// what they accept keeps its promises.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

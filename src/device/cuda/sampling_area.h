@@ -30,9 +30,9 @@ class SamplingArea {
 
   Context& context_;
   cudaStream_t stream_;
-  Buffer rows_;       // the settings, then what they point to
-  Buffer results_;    // (n_rows)
-  Buffer workspace_;  // sample_workspace_bytes()
+  Buffer rows_;                    // the settings, then what they point to
+  Buffer results_;                 // (n_rows)
+  Buffer workspace_;               // sample_workspace_bytes()
   std::vector<std::byte> packed_;  // what goes to rows_
 };
 
