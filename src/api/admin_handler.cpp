@@ -29,7 +29,7 @@ void ApiHandler::admin_state(Call call) {
   state.status = readiness().status;
   state.version = hs::version();
   state.n_preparing = core_.n_preparing;
-  if (core_.engine != nullptr) {
+  if (core_.model != nullptr) {
     state.model = core_.model.get();
     state.engine = core_.engine->stats();
     state.limits = core_.engine->config();
@@ -92,7 +92,7 @@ void ApiHandler::admin_log(Call call) {
 
 // Written by a worker: thousands of events would hold up the loop.
 void ApiHandler::timeline(Call call) {
-  if (core_.engine == nullptr) return reply(call, error_response(available().error()));
+  if (core_.model == nullptr) return reply(call, error_response(available().error()));
   QueryReader query(call.request.query);
   const int64_t last_ms = query.integer("last_ms", 0, 1, kTimelineMsMax);
   if (const Status read = query.status(); !read) return reply(call, error_response(read.error()));

@@ -41,7 +41,7 @@ struct AdminState {
   int64_t now_us = 0;  // the clock that busy times and the timeline are on
   std::string_view status;
   std::string version;
-  const ServedModel* model = nullptr;  // null while it loads; then no more follows
+  const ServedModel* model = nullptr;  // null while none is loaded; then no more follows
   EngineStats engine;
   EngineConfig limits;
   std::vector<std::string> links;

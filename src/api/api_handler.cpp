@@ -100,7 +100,17 @@ const std::vector<ApiHandler::Route>& ApiHandler::routes() {
       {"/admin/keys/create", "POST", false, false, Access::kAdmin, &ApiHandler::admin_create_key},
       {"/admin/keys/{id}/revoke", "POST", false, false, Access::kAdmin,
        &ApiHandler::admin_revoke_key},
-      {"/admin/requests/{id}/cancel", "POST", true, false, Access::kAdmin,
+      {"/admin/models", "GET", false, false, Access::kAdmin, &ApiHandler::admin_models},
+      {"/admin/models/load", "POST", false, false, Access::kAdmin, &ApiHandler::admin_load_model},
+      {"/admin/models/unload", "POST", false, false, Access::kAdmin,
+       &ApiHandler::admin_unload_model},
+      {"/admin/models/remove", "POST", false, false, Access::kAdmin,
+       &ApiHandler::admin_remove_model},
+      {"/admin/models/pull", "POST", false, false, Access::kAdmin, &ApiHandler::admin_pull_model},
+      {"/admin/jobs", "GET", false, false, Access::kAdmin, &ApiHandler::admin_jobs},
+      {"/admin/jobs/{id}/cancel", "POST", false, false, Access::kAdmin,
+       &ApiHandler::admin_cancel_job},
+      {"/admin/requests/{id}/cancel", "POST", false, false, Access::kAdmin,
        &ApiHandler::admin_cancel},
   };
   return kRoutes;
@@ -124,19 +134,37 @@ ApiHandler::ApiHandler(const Loop& loop, WorkerPool& workers, const Clock& clock
   core_.limits = options_.limits;
   core_.log_row = options_.log_row;
   core_.bodies = std::make_shared<HeldBodies>(options_.held_bodies_bytes_max);
+  if (!options_.served_names.empty()) metrics_name_ = options_.served_names.front();
 }
 
 ApiHandler::~ApiHandler() = default;
 
 void ApiHandler::set_loading(std::string phase, int32_t percent) {
+  absence_ = Absence::kLoading;
   phase_ = std::move(phase);
   percent_ = percent;
+}
+
+void ApiHandler::release_model(std::string phase) {
+  core_.model.reset();
+  set_loading(std::move(phase), 0);
+}
+
+void ApiHandler::forget_engine() {
+  core_.engine = nullptr;
+}
+
+void ApiHandler::set_no_model(std::optional<Error> error) {
+  absence_ = error ? Absence::kFailed : Absence::kNone;
+  phase_ = error ? error->message : "no model is loaded";
+  percent_ = 0;
 }
 
 void ApiHandler::set_model(std::shared_ptr<const ServedModel> model, Engine& engine,
                            double load_s) {
   core_.model = std::move(model);
   core_.engine = &engine;
+  metrics_name_ = core_.model->names.front();
   load_s_ = load_s;
 }
 
@@ -166,7 +194,11 @@ void ApiHandler::tick() {
 Status ApiHandler::available() const {
   if (draining_)
     return fail(ErrorKind::kUnavailable, "The server is shutting down.", "shutting_down");
-  if (core_.engine == nullptr)
+  if (core_.model == nullptr && absence_ == Absence::kNone)
+    return fail(ErrorKind::kUnavailable, "No model is loaded.", "no_model");
+  if (core_.model == nullptr && absence_ == Absence::kFailed)
+    return fail(ErrorKind::kUnavailable, fmt::format("No model is loaded: {}", phase_), "no_model");
+  if (core_.model == nullptr)
     return fail(ErrorKind::kUnavailable,
                 fmt::format("The model is loading ({}, {} %).", phase_, percent_), "model_loading");
   return {};
@@ -413,7 +445,12 @@ void ApiHandler::health(Call call) {
 
 ApiHandler::Readiness ApiHandler::readiness() const {
   if (draining_) return {.status = "draining", .phase = "draining"};
-  if (core_.engine == nullptr) return {.status = "loading", .phase = phase_, .percent = percent_};
+  if (core_.model == nullptr) {
+    const std::string_view status = absence_ == Absence::kLoading ? "loading"
+                                    : absence_ == Absence::kNone  ? "empty"
+                                                                  : "failed";
+    return {.status = status, .phase = phase_, .percent = percent_};
+  }
   const EngineStats stats = core_.engine->stats();
   Readiness result{.status = stats.degraded ? "degraded" : "ready", .phase = "serving"};
   if (!stats.serving) {
@@ -455,7 +492,7 @@ void ApiHandler::openapi(Call call) {
 
 void ApiHandler::metrics(Call call) {
   ServerMetrics::Scrape scrape;
-  scrape.model_name = options_.served_names.front();
+  scrape.model_name = metrics_name_;
   scrape.version = hs::version();
   if (core_.engine != nullptr) scrape.engine = core_.engine->stats();
   scrape.preparing = core_.n_preparing;

@@ -13,6 +13,7 @@
 
 #include "api/admin_state.h"
 #include "api/api_core.h"
+#include "api/model_admin.h"
 #include "api/served_model.h"
 #include "base/clock.h"
 #include "engine/engine.h"
@@ -29,7 +30,8 @@ struct ApiOptions {
   // Bodies that wait for a worker or have one, together; more are refused with 503 "queue_full",
   // before they are read where their length is announced.
   size_t held_bodies_bytes_max = size_t{1} << 30;
-  std::vector<std::string> served_names;  // at least one; known before the model is loaded
+  // Before the first model is loaded, for metrics; may be empty.
+  std::vector<std::string> served_names;
   bool loopback_only = true;              // bound to loopback: foreign Host headers are refused
   int64_t keep_alive_ms = 10'000;         // silence on a stream before a comment is sent
   std::span<const StaticFile> pages;
@@ -53,6 +55,14 @@ class ApiHandler final : public HttpHandler {
   // What /ready says until the model is there: "reading weights", 40.
   void set_loading(std::string phase, int32_t percent);
   void set_model(std::shared_ptr<const ServedModel> model, Engine& engine, double load_s);
+  // Takes the model from new requests, which get 503; those under way keep it. `phase` as above.
+  void release_model(std::string phase);
+  // What those used is about to go; REQUIRES: nobody holds the released model any more.
+  void forget_engine();
+  // What /ready says once there is neither a model nor one on its way; `error` of a failed load.
+  void set_no_model(std::optional<Error> error);
+  // Answers the routes of models; null: they are 404. Outlives the calls.
+  void set_models(ModelAdmin* models);
   // The keys of the file, revoked ones too; again whenever it changed. With none ever, no request
   // needs a key.
   void set_keys(const std::vector<ApiKey>& keys);
@@ -100,7 +110,7 @@ class ApiHandler final : public HttpHandler {
   Status room_for_body(const HttpRequest& request) const;
   Status available() const;
   struct Readiness {
-    std::string_view status;  // ready, degraded, failed, draining, loading
+    std::string_view status;  // ready, degraded, failed, draining, loading, empty
     std::string_view phase;
     int32_t percent = 100;
     std::vector<std::string> lost_devices = {};
@@ -137,6 +147,14 @@ class ApiHandler final : public HttpHandler {
   void admin_keys(Call call);
   void admin_create_key(Call call);
   void admin_revoke_key(Call call);
+  // In admin_models.cpp.
+  void admin_models(Call call);
+  void admin_load_model(Call call);
+  void admin_unload_model(Call call);
+  void admin_remove_model(Call call);
+  void admin_pull_model(Call call);
+  void admin_jobs(Call call);
+  void admin_cancel_job(Call call);
   void change_keys(Call call, std::function<HttpResponse()> change);  // `change` on a worker
   // `work` runs on a worker; `answer` then on the loop.
   void answer_from_worker(Call call, std::function<void()> work,
@@ -145,8 +163,12 @@ class ApiHandler final : public HttpHandler {
   const Loop& loop_;
   const ApiOptions options_;
   ApiCore core_;
+  ModelAdmin* models_ = nullptr;
+  std::string metrics_name_;  // of the model that is or was served last
   std::string phase_ = "starting";
   int32_t percent_ = 0;
+  enum class Absence { kLoading, kNone, kFailed };
+  Absence absence_ = Absence::kLoading;  // why core_.model is null
   bool draining_ = false;
   double load_s_ = 0;
 };

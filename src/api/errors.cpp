@@ -11,13 +11,22 @@ struct ByCode {
 };
 constexpr ByCode kByCode[] = {
     {"admin_key_needed", 403},
+    {"already_queued", 409},
+    {"auth", 403},  // at the hub: trying again changes nothing
+    {"bad_listing", 502},
     {"cancelled_by_admin", 403},  // a status that clients do
                                   // not try again after
+    {"checksum", 502},
     {"concurrency_limit_exceeded", 429},
     {"host_not_allowed", 403},
     {"invalid_api_key", 401},
     {"key_exists", 409},
     {"method_not_allowed", 405},
+    {"model_busy", 409},
+    {"model_changing", 409},
+    {"model_in_use", 409},
+    {"no_model_loaded", 409},
+    {"no_space", 507},
     {"rate_limit_exceeded", 429},
     {"request_too_large", 413},
     {"unsupported_media_type", 415},

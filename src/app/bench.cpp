@@ -14,6 +14,7 @@
 #include "app/commands.h"
 #include "app/exit_codes.h"
 #include "app/plan_inputs.h"
+#include "app/model_source.h"
 #include "app/served_engine.h"
 #include "base/clock.h"
 
@@ -128,11 +129,12 @@ Status bench(const Config& config, const BenchOptions& options) {
 }  // namespace
 
 int bench_command(const Config& config, const BenchOptions& options) {
-  if (const Status path = check_model_path(config); !path) {
-    print_error(path.error());
+  const auto model = find_model(config, config.model);
+  if (!model) {
+    print_error(model.error());
     return kExitConfig;
   }
-  const Status done = bench(config, options);
+  const Status done = bench(config_of(config, *model), options);
   if (done) return kExitOk;
   print_error(done.error());
   return done.error().kind == ErrorKind::kInvalidArgument ? kExitConfig : kExitFailure;

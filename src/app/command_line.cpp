@@ -15,6 +15,7 @@
 #include "app/commands.h"
 #include "app/config.h"
 #include "app/exit_codes.h"
+#include "app/model_commands.h"
 #include "app/plan_options.h"
 #include "app/service_files.h"
 #include "base/log.h"
@@ -31,6 +32,7 @@ struct Parsed {
   LogsOptions logs;
   KeysOptions keys;
   PlanOptions plan;
+  ModelsOptions models;
 };
 
 void add_settings(CLI::App& command, Parsed& parsed) {
@@ -55,8 +57,8 @@ void add_model(CLI::App& command, Parsed& parsed) {
   command
       .add_option_function<std::string>(
           "MODEL", [&parsed](const std::string& value) { parsed.sources.flags["--model"] = value; },
-          "Checkpoint in Hugging Face layout")
-      ->type_name("DIR");
+          "Checkpoint in Hugging Face layout, or a model of the store")
+      ->type_name("MODEL");
 }
 
 CLI::App* add_serve(CLI::App& app, Parsed& parsed) {
@@ -228,6 +230,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   SelfOptions self;
   add_self(app, self, parsed);
   add_plan(app, parsed.plan);
+  add_model_commands(app, parsed.models, [&](CLI::App& command) { add_settings(command, parsed); });
 
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
@@ -241,12 +244,13 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   if (const auto planned = run_plan(app, parsed.plan)) return *planned;
   if (app.get_subcommands().empty())
     return usage_error(
-        "name a sub-command: serve, run, bench, logs, keys, plan, simulate, config, completion or "
-        "version");
+        "name a sub-command: serve, run, bench, pull, import, list, show, rm, load, unload, ps, logs, "
+        "keys, plan, simulate, config, completion or version");
 
   parsed.sources.environment = [](const char* name) { return std::getenv(name); };
   if (!parsed.file.empty()) parsed.sources.file = parsed.file;
-  if (logs->parsed() || keys->parsed() || app.got_subcommand("config"))
+  const bool of_store = is_store_command(app);
+  if (logs->parsed() || keys->parsed() || of_store || app.got_subcommand("config"))
     parsed.sources.service_state = service_state();
   const auto loaded = load_config(parsed.sources, environment);
   if (!loaded) {
@@ -254,17 +258,18 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
     return kExitConfig;
   }
   set_log_level(loaded->config.log_level);
-  if (logs->parsed() || keys->parsed()) {
+  if (logs->parsed() || keys->parsed() || of_store) {
+    const char* path = logs->parsed() ? "log.path" : of_store ? "model.store" : "auth.keys_path";
     // What a setting names elsewhere is this user's own affair.
     const bool of_service = !parsed.sources.service_state.empty() &&
-                            loaded->values.at(logs->parsed() ? "log.path" : "auth.keys_path")
-                                .value.starts_with(parsed.sources.service_state + "/");
+                            loaded->values.at(path).value.starts_with(parsed.sources.service_state + "/");
     if (const Status owner = act_as_owner(of_service ? parsed.sources.service_state : ""); !owner) {
       print_error(owner.error());
       return kExitFailure;
     }
   }
   if (serve->parsed()) return serve_command(*loaded);
+  if (const auto done = run_model_commands(app, loaded->config, parsed.models)) return *done;
   if (run->parsed()) return run_command(loaded->config, parsed.run);
   if (bench->parsed()) return bench_command(loaded->config, parsed.bench);
   if (logs->parsed()) return logs_command(loaded->config, parsed.logs);

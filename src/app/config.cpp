@@ -68,9 +68,10 @@ Result<std::vector<fs::path>> files_of(const ConfigSources& sources) {
 }
 
 Status check_environment_names(std::span<const char* const> names) {
-  // These are no settings: the file to read, the instruction set (kernels/isa.h), and the model
-  // when no setting names one.
-  std::vector<std::string> known = {"HETEROSERVE_CONFIG", "HETEROSERVE_CPU_ISA", kDefaultModel};
+  // These are no settings: the file to read, the instruction set (kernels/isa.h), the model when no
+  // setting names one, and the key that commands give to a running server.
+  std::vector<std::string> known = {"HETEROSERVE_CONFIG", "HETEROSERVE_CPU_ISA", kDefaultModel,
+                                    "HETEROSERVE_ADMIN_KEY"};
   for (const Setting& setting : settings()) known.emplace_back(setting.environment);
   for (const std::string_view entry : names) {
     const std::string_view name = entry.substr(0, entry.find('='));
@@ -157,6 +158,11 @@ Result<LoadedConfig> load_config(const ConfigSources& sources,
     loaded.config.log_path =
         default_state_path(sources.environment, "requests.db", sources.service_state);
     loaded.values["log.path"].value = loaded.config.log_path;
+  }
+  if (loaded.config.models_dir.empty()) {
+    loaded.config.models_dir = 
+        default_state_path(sources.environment, "models", sources.service_state);
+    loaded.values["model.store"].value = loaded.config.models_dir;
   }
   if (loaded.config.keys_path.empty()) {
     loaded.config.keys_path =

@@ -28,7 +28,8 @@ enum class DeviceChoice {
 };
 
 struct Config {
-  std::string model;  // checkpoint directory
+  std::string model;       // checkpoint directory, or the name of a model in models_dir
+  std::string models_dir;  // of the model store
   std::string host = "127.0.0.1";
   int32_t port = 8080;
   int32_t shutdown_timeout_s = 60;

@@ -11,6 +11,7 @@
 
 #include "app/commands.h"
 #include "app/exit_codes.h"
+#include "app/model_source.h"
 #include "app/served_engine.h"
 #include "base/clock.h"
 #include "base/wake_up.h"
@@ -126,11 +127,12 @@ Status answer(const Config& config, const RunOptions& options) {
 }  // namespace
 
 int run_command(const Config& config, const RunOptions& options) {
-  if (const Status path = check_model_path(config); !path) {
-    print_error(path.error());
+  const auto model = find_model(config, config.model);
+  if (!model) {
+    print_error(model.error());
     return kExitConfig;
   }
-  const Status answered = answer(config, options);
+  const Status answered = answer(config_of(config, *model), options);
   if (!answered) print_error(answered.error());
   return answered ? kExitOk : kExitFailure;
 }

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +18,8 @@
 #include "app/commands.h"
 #include "app/exit_codes.h"
 #include "app/key_watch.h"
+#include "app/model_manager.h"
+#include "app/model_source.h"
 #include "app/served_engine.h"
 #include "app/service_manager.h"
 #include "base/clock.h"
@@ -26,7 +27,6 @@
 #include "http/server.h"
 #include "http/static_files.h"
 #include "kernels/isa.h"
-#include "loop/async_wakeup.h"
 #include "loop/loop.h"
 #include "loop/signal_watcher.h"
 #include "loop/timer.h"
@@ -38,7 +38,6 @@ namespace hs {
 namespace {
 
 constexpr int64_t kTickMs = 1000;
-constexpr int64_t kProgressMs = 100;
 constexpr int64_t kProgressLogMs = 5000;
 constexpr int64_t kAfterCancelMs = 2000;  // for what was cancelled to send its last event
 constexpr int64_t kIdleWaitMs = 2000;     // for lanes and workers to finish their work in hand
@@ -82,12 +81,6 @@ class Server {
   int run();
 
  private:
-  struct Loading {
-    Config config;
-    std::atomic<int32_t> percent = 0;  // written by the worker that loads
-    std::optional<Result<std::unique_ptr<ServedEngine>>> result;
-  };
-
   Status start();
   ApiOptions api_options();
   std::vector<SettingInfo> setting_infos() const;
@@ -99,9 +92,11 @@ class Server {
   void make_timers();
   void tick();
   void beat();
-  void load();
-  void show_progress(const Loading& loading);
-  void loaded(const Status& ran);
+  ModelManager::Events model_events();
+  void load_first();
+  void show_progress(std::string_view phase, int32_t percent);
+  void loaded(const ServedEngine& engine);
+  void load_failed(const Error& error);
   void on_signal(int number);
   void stop(int exit_code);
   void drain();
@@ -114,22 +109,20 @@ class Server {
   ServiceManager manager_{[](const char* name) -> const char* { return std::getenv(name); }};
   Watchdog watchdog_;
   std::string host_;  // listened at
-  int32_t load_percent_ = 0;
   Loop loop_;
   std::unique_ptr<RequestLog> log_;
-  std::unique_ptr<AsyncWakeup> wakeup_;
-  std::unique_ptr<ServedEngine> engine_;
+  std::unique_ptr<ModelManager> models_;
   WorkerPool workers_;
   std::unique_ptr<ApiHandler> api_;
   std::unique_ptr<KeyWatch> key_watch_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<SignalWatcher> signals_;
   std::unique_ptr<Timer> tick_;
-  std::unique_ptr<Timer> beat_;      // where the service manager watches
-  std::unique_ptr<Timer> progress_;  // while the model loads
+  std::unique_ptr<Timer> beat_;  // where the service manager watches
   std::unique_ptr<Timer> deadline_;
   std::unique_ptr<Timer> idle_poll_;
   bool stopping_ = false;
+  bool was_loaded_ = false;  // some model: later ones may fail without ending the server
   int exit_code_ = kExitOk;
   int64_t idle_deadline_us_ = 0;
   int64_t progress_told_us_ = 0;  // in the journal
@@ -140,7 +133,7 @@ ApiOptions Server::api_options() {
   options.limits.request.images_max = config_.images_max;
   options.limits.image_bytes_max = config_.image_bytes_max();
   options.held_bodies_bytes_max = all_bodies_bytes_max();
-  options.served_names = served_names(config_);
+  if (!config_.model.empty()) options.served_names = served_names(config_);
   options.loopback_only = is_loopback_address(host_);
   options.pages = web_assets();
   if (log_ != nullptr) {
@@ -192,10 +185,10 @@ Status Server::start() {
   auto log = open_log(config_, clock_);
   if (!log) return std::unexpected(log.error());
   log_ = *std::move(log);
-  wakeup_ = std::make_unique<AsyncWakeup>(loop_, [this] {
-    if (engine_ != nullptr) engine_->engine->poll();
-  });
   api_ = std::make_unique<ApiHandler>(loop_, workers_, clock_, api_options());
+  models_ =
+      std::make_unique<ModelManager>(loop_, workers_, clock_, config_, *api_, model_events());
+  api_->set_models(models_.get());
   key_watch_ =
       std::make_unique<KeyWatch>(workers_, config_.keys_path,
                                  [this](const std::vector<ApiKey>& keys) { api_->set_keys(keys); });
@@ -234,18 +227,26 @@ void Server::tick() {
   api_->tick();
   if (stopping_) return;
   key_watch_->look();
-  if (engine_ == nullptr) return;
-  const EngineStats stats = engine_->engine->stats();
+  const ServedState served = models_->state();
+  if (served.stage == ServedState::Stage::kEmpty)
+    return manager_.status(
+        fmt::format("at http://{}: {}", http_->address(),
+                    served.error ? served.error->message : "no model is loaded"));
+  if (served.stage != ServedState::Stage::kReady) return;
+  const EngineStats stats = models_->engine()->engine->stats();
   manager_.status(fmt::format("serving {} at http://{}: {} running, {} waiting{}",
-                              engine_->served->names.front(), http_->address(), stats.running,
-                              stats.waiting, stats.degraded ? ", a device is lost" : ""));
+                              models_->engine()->served->names.front(), http_->address(),
+                              stats.running, stats.waiting,
+                              stats.degraded ? ", a device is lost" : ""));
 }
 
 // A device call that hangs ends the signs of life, and with them the process.
 void Server::beat() {
-  if (engine_ == nullptr && !stopping_)
-    return watchdog_.beat_loading(load_percent_, clock_.now_us());
-  const EngineStats stats = engine_ == nullptr ? EngineStats{} : engine_->engine->stats();
+  const ServedState served = models_->state();
+  if (served.stage == ServedState::Stage::kLoading && !stopping_)
+    return watchdog_.beat_loading(served.percent, clock_.now_us());
+  const ServedEngine* engine = models_->engine();
+  const EngineStats stats = engine == nullptr ? EngineStats{} : engine->engine->stats();
   watchdog_.beat(stats.lanes, clock_.now_us());
 }
 
@@ -257,11 +258,9 @@ int Server::run() {
   }
   // Before the model is there: the page and /ready tell how far the load is.
   manager_.notify("READY=1");
-  log_info("listening at http://{}, loading {}", http_->address(), config_.model);
-  load();
+  load_first();
   loop_.run();
-  if (workers_.n_jobs() > 0 || (engine_ != nullptr && !engine_->engine->idle()))
-    leave_now(exit_code_);
+  if (workers_.n_jobs() > 0 || !models_->idle()) leave_now(exit_code_);
   http_.reset();
   if (log_ != nullptr)
     if (const Status closed = log_->close(kLogCloseMs); !closed)
@@ -269,59 +268,51 @@ int Server::run() {
   return exit_code_;
 }
 
-// What /ready says while the model loads, and now and then the journal of a long load.
-void Server::show_progress(const Loading& loading) {
-  const int32_t percent = loading.percent.load(std::memory_order_relaxed);
-  load_percent_ = percent;
-  api_->set_loading("reading weights", percent);
-  manager_.status(fmt::format("reading weights: {} %", percent));
+ModelManager::Events Server::model_events() {
+  return {[this](std::string_view phase, int32_t percent) { show_progress(phase, percent); },
+          [this](const ServedEngine& engine) { loaded(engine); },
+          [this](const Error& error) { load_failed(error); }};
+}
+
+// A load that takes long is told now and then.
+void Server::show_progress(std::string_view phase, int32_t percent) {
+  manager_.status(fmt::format("{}: {} %", phase, percent));
   const int64_t now_us = clock_.now_us();
+  if (percent == 0) progress_told_us_ = now_us;
   if (now_us - progress_told_us_ < kProgressLogMs * 1000) return;
   progress_told_us_ = now_us;
-  log_info("reading weights: {} %", percent);
+  log_info("{}: {} %", phase, percent);
 }
 
-void Server::load() {
-  api_->set_loading("reading weights", 0);
-  auto loading = std::make_shared<Loading>();
-  progress_told_us_ = clock_.now_us();
-  progress_ = std::make_unique<Timer>(loop_, [this, loading] { show_progress(*loading); });
-  progress_->start(kProgressMs, kProgressMs);
-  loading->config = config_;
-  const auto submitted = workers_.submit(
-      [loading, this] {
-        loading->result = load_engine(
-            loading->config, clock_, [wakeup = wakeup_.get()] { wakeup->send(); },
-            [loading](size_t done, size_t total) {
-              loading->percent.store(static_cast<int32_t>(done * 100 / std::max<size_t>(total, 1)),
-                                     std::memory_order_relaxed);
-            });
-      },
-      [loading, this](const Status& ran) {
-        progress_.reset();
-        if (!ran || !loading->result || !*loading->result) {
-          const Error& error = !ran ? ran.error() : loading->result->error();
-          print_error(error);
-          stop(kExitConfig);
-          return manager_.status(error.message);
-        }
-        engine_ = **std::move(loading->result);
-        loaded(ran);
-      });
-  if (!submitted) {
-    print_error(submitted.error());
-    stop(kExitFailure);
+// The model that the server was started with. Its name is known already; the files may be gone
+// since, or the memory too small: then a restart changes nothing.
+void Server::load_first() {
+  if (config_.model.empty()) {
+    fmt::print("listening: http://{} without a model; load one with `heteroserve load NAME`\n",
+               http_->address());
+    std::fflush(stdout);
+    was_loaded_ = true;
+    return;
   }
+  log_info("listening at http://{}, loading {}", http_->address(), config_.model);
+  auto target = models_->find(config_.model);
+  if (!target) return load_failed(target.error());
+  if (const Status begun = models_->load(*std::move(target)); !begun) load_failed(begun.error());
 }
 
-void Server::loaded(const Status&) {
-  if (stopping_) return;
-  api_->set_model(engine_->served, *engine_->engine, engine_->load_s);
-  fmt::print("{}", engine_->roles);
-  for (const std::string& link : engine_->engine->links()) fmt::print("link {}\n", link);
+void Server::load_failed(const Error& error) {
+  print_error(error);
+  if (!was_loaded_) stop(kExitConfig);
+  manager_.status(error.message);
+}
+
+void Server::loaded(const ServedEngine& engine) {
+  was_loaded_ = true;
+  fmt::print("{}", engine.roles);
+  for (const std::string& link : engine.engine->links()) fmt::print("link {}\n", link);
   fmt::print("ready: http://{} model={} dtype={} isa={} kv_blocks={} load={:.2f}s\n",
-             http_->address(), engine_->served->names.front(), dtype_name(config_.dtype),
-             isa_name(cpu_isa()), engine_->engine->config().kv_blocks, engine_->load_s);
+             http_->address(), engine.served->names.front(), dtype_name(config_.dtype),
+             isa_name(cpu_isa()), engine.engine->config().kv_blocks, engine.load_s);
   std::fflush(stdout);
   tick();
 }
@@ -343,6 +334,7 @@ void Server::stop(int exit_code) {
   manager_.notify("STOPPING=1");
   manager_.status(fmt::format("stopping: {} requests under way", api_->n_active()));
   api_->begin_drain();
+  models_->stop();
   const int64_t timeout_ms = int64_t{config_.shutdown_timeout_s} * 1000;
   deadline_->start(timeout_ms);
   http_->drain(timeout_ms + kAfterCancelMs, [this] {
@@ -353,8 +345,7 @@ void Server::stop(int exit_code) {
 }
 
 void Server::wait_for_idle() {
-  const bool idle = api_->n_active() == 0 && workers_.n_jobs() == 0 &&
-                    (engine_ == nullptr || engine_->engine->idle());
+  const bool idle = api_->n_active() == 0 && workers_.n_jobs() == 0 && models_->idle();
   if (!idle && clock_.now_us() < idle_deadline_us_) return;
   idle_poll_->stop();
   loop_.stop();
@@ -371,10 +362,11 @@ void Server::leave_now(int exit_code) {
 
 int serve_command(const LoadedConfig& loaded) {
   const Config& config = loaded.config;
-  if (const Status path = check_model_path(config); !path) {
-    print_error(path.error());
-    return kExitConfig;
-  }
+  if (!config.model.empty())
+    if (const auto model = find_model(config, config.model); !model) {
+      print_error(model.error());
+      return kExitConfig;
+    }
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ,
          SIG_IGN);  // a file that may not grow is a failed write, not the end of the process

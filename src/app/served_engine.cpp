@@ -16,17 +16,6 @@
 namespace hs {
 namespace {
 
-// Memory that programs may still take, from /proc/meminfo.
-size_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  std::string unit;
-  size_t kib = 0;
-  while (file >> name >> kib && std::getline(file, unit))
-    if (name == "MemAvailable:") return kib * 1024;
-  return size_t{4} << 30;
-}
-
 // As the roles say; without roles one device does everything.
 std::vector<ServedDevice> devices_told(const ServedEngine& loaded) {
   std::vector<ServedDevice> told;
@@ -81,7 +70,7 @@ Result<int32_t> resolve_kv_blocks(const Config& config, int32_t max_model_len,
                          block_bytes / static_cast<size_t>(config.tensor_parallel), free);
   if (config.kv_blocks == 0)
     return default_kv_blocks(config, max_model_len, block_bytes,
-                             available_bytes() / placement.language_devices.size());
+                             available_memory_bytes() / placement.language_devices.size());
   const int64_t slots = int64_t{config.kv_blocks} * config.block_size;
   if (slots < max_model_len)
     return fail(ErrorKind::kInvalidArgument,
@@ -120,7 +109,7 @@ Result<bool> thieves_fit(const Config& config, const DeviceRoles& roles) {
   const bool own = std::ranges::any_of(roles.rows, [&](const auto& row) {
     return is_thief(row) && row.device.id.kind == DeviceId::Kind::kCuda;
   });
-  size_t free = available_bytes();
+  size_t free = available_memory_bytes();
   if (own) {
     free = SIZE_MAX;
     for (const DeviceRoles::Row& row : roles.rows)
@@ -247,6 +236,16 @@ std::string describe_cut(const ServedEngine& loaded, const Placement& placement)
 }
 
 }  // namespace
+
+size_t available_memory_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::string unit;
+  size_t kib = 0;
+  while (file >> name >> kib && std::getline(file, unit))
+    if (name == "MemAvailable:") return kib * 1024;
+  return size_t{4} << 30;
+}
 
 Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
                                   size_t free_bytes) {

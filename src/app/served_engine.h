@@ -37,6 +37,9 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
                                                   std::function<void()> wake,
                                                   LoadProgress progress = {});
 
+// Main memory that programs may still take, from /proc/meminfo.
+size_t available_memory_bytes();
+
 // Blocks of the KV cache when none are given: what max_num_seqs sequences of max_model_len can use,
 // but at most what `free_bytes` / 4 holds. kResourceExhausted when not even one such sequence fits.
 Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,

@@ -147,9 +147,14 @@ Status set_log_level(Config& config, std::string_view value) {
 constexpr int32_t kMany = 1'000'000;
 
 constexpr Setting kSettings[] = {
-    {"--model", "model.path", "HETEROSERVE_MODEL", "", "DIR",
-     "Checkpoint in Hugging Face layout; may also be given without the flag",
+    {"--model", "model.path", "HETEROSERVE_MODEL", "", "MODEL",
+     "Checkpoint in Hugging Face layout, or a model of the store by name; may also be given without "
+     "the flag. None: serve begins without a model",
      set_text<&Config::model>},
+    {"--models-dir", "model.store", "HETEROSERVE_MODELS_DIR", "", "DIR",
+     "The model store, filled by `heteroserve pull` and `import`; default: models in the state "
+     "directory",
+     set_text<&Config::models_dir>},
     {"--served-model-name", "model.served_model_name", "HETEROSERVE_SERVED_MODEL_NAME", "", "NAMES",
      "Names clients may use, separated by commas; default: the directory's name",
      set_list<&Config::served_model_names>},

@@ -149,6 +149,8 @@ std::string_view status_reason(int status) {
       return "Gateway Timeout";
     case 505:
       return "HTTP Version Not Supported";
+    case 507:
+      return "Insufficient Storage";
     default:
       return "Other";
   }

@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(wrong_settings_and_models_are_78) {
        std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"serve", "x", "--port", "99999"}, "--port"},
            {{"serve", "no/such/folder"}, "no/such/folder"},
-           {{"serve"}, "no model"},
+           {{"run", "", "hi"}, "no model"},
            {{"run", "no/such/folder", "hi"}, "no/such/folder"},
            {{"serve", source_dir()}, "config.json"},
            {{"serve", "x", "--max-body-mib", "1"}, "--max-body-mib"},

@@ -20,10 +20,10 @@ PICTURES = ROOT / "models/demo/examples"
 class Server:
     """One running `heteroserve serve`; stderr is kept for failure messages."""
 
-    def __init__(self, folder: Path, *flags: str, model: Path = DEMO, file_bytes_max: int | None = None):
+    def __init__(self, folder: Path, *flags: str, model: Path | str = DEMO, file_bytes_max: int | None = None):
         self.log_path = folder / "requests.db"
         self.keys_path = folder / "keys.db"
-        command = [str(BINARY), "serve", str(model), "--port", "0", "--log-path", str(self.log_path)]
+        command = [str(BINARY), "serve", *([str(model)] if model else []), "--port", "0", "--log-path", str(self.log_path)]
         command += ["--keys-path", str(self.keys_path), *flags]
 
         def limit_files() -> None:
@@ -50,7 +50,7 @@ class Server:
     def _read(self, stream) -> None:
         for line in stream:
             self.lines.append(line.rstrip("\n"))
-            if found := re.search(r"ready: (http://\S+)", line):
+            if found := re.search(r"(?:ready|listening): (http://\S+)", line):
                 self.url = found.group(1).rstrip("/")
                 self.ready.set()
         if self.process.poll() is not None:
