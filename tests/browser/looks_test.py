@@ -9,7 +9,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 from steps import ask, ask_about, run_on
 
-PAGES = {"chat": "Chat", "dashboard": "Dashboard", "requests": "Requests", "keys": "Keys", "settings": "Settings"}
+PAGES = {
+    "chat": "Chat",
+    "dashboard": "Dashboard",
+    "requests": "Requests",
+    "models": "Models",
+    "keys": "Keys",
+    "settings": "Settings",
+}
 
 
 def violations(page) -> list[str]:
@@ -23,6 +30,8 @@ def show(page, name: str) -> None:
     page.evaluate("name => { location.hash = `#/${name}`; }", name)
     if name == "dashboard":
         expect(page.locator(".lane-rows path").first).to_be_visible()
+    elif name == "models":
+        expect(page.locator("#served-model")).to_be_visible()
     elif name != "chat":
         expect(page.locator("tbody tr").first).to_be_visible()
 

@@ -179,6 +179,73 @@ export async function revokeKey(id: number): Promise<void> {
   await postJson(`/admin/keys/${id}/revoke`, {});
 }
 
+export interface StoredModel {
+  model: string;
+  id: string;
+  revision: string;
+  commit: string;
+  architecture: string;
+  bytes: number;
+  source: string;
+  path: string;
+  installed_ms: number;
+  state: "stored" | "draining" | "loading" | "ready";
+}
+
+export interface ModelList {
+  models: StoredModel[];
+  partials: { model: string; commit: string; bytes: number }[];
+  free_bytes: number | null;
+  served: {
+    state: "empty" | "draining" | "loading" | "ready";
+    model: string | null;
+    id: string | null;
+    phase: string;
+    percent: number;
+    error: { code: string; message: string } | null;
+  };
+}
+
+export const modelList = () => getJson<ModelList>("/admin/models");
+
+/** What fetching a model would take, and whether it fits. */
+export interface PullPlan {
+  model: string;
+  commit: string;
+  architecture: string;
+  installed: boolean;
+  bytes_total: number;
+  bytes_missing: number;
+  files: { path: string; bytes: number; bytes_there: number }[];
+  disk: { free_bytes: number; reserve_bytes: number; fits: boolean };
+  memory: { weight_bytes: number; available_bytes: number; fits: boolean };
+  cards: { name: string; memory_bytes: number; fits: boolean }[];
+}
+
+/** A download that the server does, whoever looks. */
+export interface Job {
+  id: string;
+  model: string;
+  state: "queued" | "planning" | "running" | "done" | "failed" | "cancelled";
+  file: string;
+  bytes_done: number;
+  bytes_total: number;
+  bytes_per_s: number;
+  error: { code: string; message: string } | null;
+  finished_ms: number | null;
+}
+
+export const loadModel = (model: string) => postJson("/admin/models/load", { model });
+export const unloadModel = () => postJson("/admin/models/unload", {});
+export const removeModel = (model: string) => postJson("/admin/models/remove", { model });
+export const pullModel = (model: string) => postJson("/admin/models/pull", { model });
+export const jobList = async () => (await getJson<{ jobs: Job[] }>("/admin/jobs")).jobs;
+export const cancelJob = (id: string) => postJson(`/admin/jobs/${encodeURIComponent(id)}/cancel`, {});
+
+export async function planPull(model: string): Promise<PullPlan> {
+  return (await postJson("/admin/models/pull", { model, dry_run: true })).json();
+}
+
 export interface TraceEvent {
   name: string;
   ph: string;

@@ -49,6 +49,11 @@ const pages: PageEntry[] = [
     word: "requests",
     Page: later(() => import("./requests/page").then((m) => m.RequestsPage)),
   },
+  {
+    path: "models",
+    word: "models",
+    Page: later(() => import("./models/page").then((m) => m.ModelsPage)),
+  },
   { path: "keys", word: "keys", Page: later(() => import("./keys/page").then((m) => m.KeysPage)) },
   {
     path: "settings",

@@ -5,7 +5,7 @@ import { ApiError, getJson, send } from "./http";
 const periodMs = 2000;
 
 export interface Readiness {
-  status: "ready" | "degraded" | "failed" | "draining" | "loading";
+  status: "ready" | "degraded" | "failed" | "draining" | "loading" | "empty";
   phase: string;
   percent: number;
   lost_devices: string[];
@@ -46,7 +46,10 @@ async function refresh(): Promise<void> {
     readiness.value = (await ready.json()) as Readiness;
     reach.value = "reached";
     if (!version.value) version.value = (await getJson<{ version: string }>("/version")).version;
-    if (!model.value) model.value = (await getJson<{ data: ServedModel[] }>("/v1/models")).data[0] ?? null;
+    // Another may have been loaded since.
+    const takes = readiness.value.status === "ready" || readiness.value.status === "degraded";
+    const served = takes ? (await getJson<{ data: ServedModel[] }>("/v1/models")).data[0] : undefined;
+    if (served?.id !== model.value?.id) model.value = served ?? null;
   } catch (error) {
     // One missing answer is not the server's state; the next round asks again.
     if (!(error instanceof ApiError) && !(error instanceof TypeError)) throw error;

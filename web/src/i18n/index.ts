@@ -50,6 +50,13 @@ export function duration(ms: number): string {
   return `${tenth(ms / 1000)} s`;
 }
 
+/** A time to wait: "45 s", "3 min", "2.5 h". */
+export function remaining(seconds: number): string {
+  if (seconds < 90) return `${count(Math.ceil(seconds))} s`;
+  if (seconds < 5400) return `${count(Math.ceil(seconds / 60))} min`;
+  return `${tenth(seconds / 3600)} h`;
+}
+
 export function bytes(value: number): string {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let unit = 0;

@@ -11,6 +11,7 @@ const words: Record<string, Word> = {
   failed: "stateFailed",
   draining: "stateDraining",
   loading: "stateLoading",
+  empty: "stateEmpty",
 };
 
 const state = computed(() => {
@@ -46,6 +47,9 @@ export function StateBanner(): VNode | null {
   if (!now) return null;
   const lost = now.lost_devices.join(", ");
   if (now.status === "degraded") return <Banner look="wait">{t("degradedBanner", { devices: lost })}</Banner>;
+  if (now.status === "empty") return <Banner look="wait">{t("emptyBanner")}</Banner>;
+  if (now.status === "failed" && !lost)
+    return <Banner look="bad">{t("loadFailedBanner", { why: now.phase })}</Banner>;
   if (now.status === "failed") return <Banner look="bad">{t("failedBanner", { devices: lost })}</Banner>;
   if (now.status === "draining") return <Banner look="wait">{t("drainingBanner")}</Banner>;
   if (now.status !== "loading") return null;
