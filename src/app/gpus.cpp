@@ -15,7 +15,9 @@ Result<Gpus> find_gpus(DeviceChoice choice) {
     return gpus;
   }
   const auto missing = [&](const Error& error) -> Result<Gpus> {
-    if (choice == DeviceChoice::kCuda) return fail(error.kind, "--device cuda: " + error.message);
+    if (choice == DeviceChoice::kCuda)
+      return fail(ErrorKind::kInvalidArgument, "--device cuda: " + error.message,
+                  std::string(kNoGpu));
     gpus.why_none = error.message;
     return gpus;
   };

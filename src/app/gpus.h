@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/config.h"
@@ -18,9 +19,11 @@ struct Gpus {
   bool is_installed = false;           // the plug-in is there, whatever it says
 };
 
+inline constexpr std::string_view kNoGpu = "no_gpu";
+
 // Opens the plug-in where it is installed. kCpu: looks for nothing. kAuto: what is wrong stands in
-// why_none. kCuda: that is the error, kNotFound or kUnsupported, exit status kExitConfig. Any
-// thread.
+// why_none. kCuda: that is the error, kInvalidArgument with code kNoGpu, exit status kExitConfig.
+// Any thread.
 Result<Gpus> find_gpus(DeviceChoice choice);
 
 }  // namespace hs

@@ -11,6 +11,7 @@
 
 #include "app/commands.h"
 #include "app/exit_codes.h"
+#include "app/gpus.h"
 #include "app/model_source.h"
 #include "app/served_engine.h"
 #include "base/clock.h"
@@ -133,8 +134,9 @@ int run_command(const Config& config, const RunOptions& options) {
     return kExitConfig;
   }
   const Status answered = answer(config_of(config, *model), options);
-  if (!answered) print_error(answered.error());
-  return answered ? kExitOk : kExitFailure;
+  if (answered) return kExitOk;
+  print_error(answered.error());
+  return answered.error().code == kNoGpu ? kExitConfig : kExitFailure;
 }
 
 }  // namespace hs
