@@ -89,7 +89,8 @@ Result<int32_t> Scheduler::arrived(NewRequest request) {
   state->cached_hint = cached_prefix(first, false);
   insert_sorted(waiting_, first);
   insert_by_arrival(*state);
-  links_stale_ = true;
+  // It may find slots; nobody else has anything new to find.
+  if (!links_stale_ && !state->images.empty()) link_slots(*state);
   ++n_unstarted_;
   const int32_t max_tokens = state->max_tokens;
   requests_.emplace(request.id, std::move(state));

@@ -10,7 +10,7 @@ namespace hs {
 // REQUIRES: its unit can give it up.
 void TierScheduler::move(RequestId id, int32_t to) {
   Residence& residence = residences_.at(id);
-  units_[at(to)].scheduler->give(units_[at(residence.unit)].scheduler->take(id));
+  changing(to).give(changing(residence.unit).take(id));
   residence.unit = to;
 }
 
@@ -145,11 +145,11 @@ void TierScheduler::hand_over(int32_t from) {
     if (done == requests.end() || !to) return;
 
     auto handoff = std::make_unique<Handoff>();
-    handoff->request = source.scheduler->take_with_blocks((*done)->id, handoff->held);
+    handoff->request = changing(from).take_with_blocks((*done)->id, handoff->held);
     KvOrder& order = handoff->order;
     Unit& target = units_[at(*to)];
     if (!target.scheduler->reserve_moved(*handoff->request, order.moves)) {
-      source.scheduler->adopt(std::move(handoff->request));
+      changing(from).adopt(std::move(handoff->request));
       return;
     }
     order.id = ++n_handoffs_;
@@ -184,7 +184,7 @@ void TierScheduler::kv_done(uint64_t order_id, bool ok, std::vector<RequestId>& 
     end_handoff(*handoff);
     residences_.erase(id);
   } else {
-    target.scheduler->adopt(std::move(handoff->request));
+    changing(handoff->order.to).adopt(std::move(handoff->request));
     end_handoff(*handoff);
     ++counters_.handoffs;
   }

@@ -94,7 +94,7 @@ bool TierScheduler::next_step(int32_t index, StepOrder& order) {
                                : kFirstTokens;
     unit.scheduler->limit_steps(tokens, tokens);
   }
-  if (!unit.scheduler->next_step(order)) return false;
+  if (!changing(index).next_step(order)) return false;  // it may preempt
   unit.step_tokens = order.n_tokens;
   return true;
 }

@@ -61,8 +61,7 @@ std::optional<int32_t> TierScheduler::least_loaded(FunctionRef<bool(const Unit&)
 
 TierScheduler::WorkLeft TierScheduler::work_left(const RequestState& request) const {
   WorkLeft left;
-  const auto expected =
-      std::min<int64_t>(request.max_tokens, static_cast<int64_t>(mean_output_tokens_) + 1);
+  const auto expected = std::min<int64_t>(request.max_tokens, expected_outputs());
   for (const Sequence& sequence : request.choices) {
     if (sequence.state == SequenceState::kFinished) continue;
     const int64_t outputs = std::max<int64_t>(expected - std::ssize(sequence.outputs), 1);
@@ -75,14 +74,15 @@ TierScheduler::WorkLeft TierScheduler::work_left(const RequestState& request) co
   return left;
 }
 
-TierScheduler::WorkLeft TierScheduler::work_left(const Unit& unit) const {
+const TierScheduler::WorkLeft& TierScheduler::work_left(const Unit& unit) const {
+  if (unit.work_left) return *unit.work_left;
   WorkLeft left;
   for (const RequestState* request : unit.scheduler->by_arrival()) {
     const WorkLeft one = work_left(*request);
     left.tokens += one.tokens;
     left.steps = std::max(left.steps, one.steps);
   }
-  return left;
+  return unit.work_left.emplace(left);
 }
 
 bool TierScheduler::has_tower(const Unit& unit) const {
@@ -142,7 +142,7 @@ Result<int32_t> TierScheduler::arrived(NewRequest request) {
   const RequestId id = request.id;
   const auto priority = static_cast<uint64_t>(request.priority + kPriorityMax);
   request.arrival = priority << kArrivalBits | ++n_arrivals_;
-  Result<int32_t> max_tokens = unit.scheduler->arrived(std::move(request));
+  Result<int32_t> max_tokens = changing(*index).arrived(std::move(request));
   if (max_tokens) residences_.emplace(id, Residence{.unit = *index});
   return max_tokens;
 }
@@ -186,21 +186,25 @@ void TierScheduler::step_done(int32_t index, std::span<const int32_t> tokens, in
       residences_.at(request->id).ran_us += duration_us;
     }
   }
-  unit.scheduler->step_done(tokens);
+  changing(index).step_done(tokens);
 }
 
 void TierScheduler::step_failed(int32_t index) {
-  units_[at(index)].scheduler->step_failed();
+  changing(index).step_failed();
 }
 
 // ---- ends
 
 void TierScheduler::finish(RequestId id, int32_t choice) {
   constexpr double kNew = 0.05;  // weight of the newest output
-  Scheduler& scheduler = *units_[at(unit_of(id))].scheduler;
+  Scheduler& scheduler = changing(unit_of(id));
   const auto n_outputs =
       std::ssize(scheduler.request(id)->choices.at(static_cast<size_t>(choice)).outputs);
+  const int64_t expected = expected_outputs();
   mean_output_tokens_ += kNew * (static_cast<double>(n_outputs) - mean_output_tokens_);
+  if (expected_outputs() != expected) {
+    for (Unit& unit : units_) unit.work_left.reset();
+  }
   scheduler.finish(id, choice);
   if (scheduler.request(id) == nullptr) residences_.erase(id);
 }
@@ -213,7 +217,7 @@ void TierScheduler::cancel(RequestId id) {
   const auto is_it = [&](const auto& handoff) { return handoff->request->id == id; };
   const auto moving = std::ranges::find_if(handoffs_, is_it);
   if (moving == handoffs_.end()) {
-    units_[at(unit)].scheduler->cancel(id);
+    changing(unit).cancel(id);
     return;
   }
   (*moving)->request->cancelled = true;  // until a lane that copies it is done

@@ -136,6 +136,11 @@ class TierScheduler {
     bool busy = false;  // an encode order is out
     std::vector<int32_t> free_buffers = {};
   };
+  // What a unit, or one request of it, still has to run; outputs are guessed from past ones.
+  struct WorkLeft {
+    int64_t tokens = 0;
+    int64_t steps = 0;  // of the longest output
+  };
   struct Unit {
     int32_t device = 0;
     UnitRole role = UnitRole::kServe;
@@ -145,6 +150,8 @@ class TierScheduler {
     std::unique_ptr<Scheduler> scheduler;
     StepTime step_time = {};
     int32_t step_tokens = 0;  // of the step in flight
+    // Kept until something that it is made of changes: it is asked for again and again.
+    mutable std::optional<WorkLeft> work_left = {};
   };
   struct Residence {
     int32_t unit = 0;
@@ -161,18 +168,19 @@ class TierScheduler {
   };
 
   static size_t at(int32_t index) { return static_cast<size_t>(index); }
-  // What a unit, or one request of it, still has to run; outputs are guessed from past ones.
-  struct WorkLeft {
-    int64_t tokens = 0;
-    int64_t steps = 0;  // of the longest output
-  };
 
   bool has_role(UnitRole role) const;  // some unit that is not lost
   bool takes_arrivals(const Unit& unit) const;
   std::optional<int32_t> least_loaded(FunctionRef<bool(const Unit&)> suits) const;
   Status clamp_to_handover(const Unit& prefill, NewRequest& request) const;
   WorkLeft work_left(const RequestState& request) const;
-  WorkLeft work_left(const Unit& unit) const;
+  const WorkLeft& work_left(const Unit& unit) const;
+  int64_t expected_outputs() const { return static_cast<int64_t>(mean_output_tokens_) + 1; }
+  // The unit, for something that changes what its requests have to run.
+  Scheduler& changing(int32_t unit) {
+    units_[at(unit)].work_left.reset();
+    return *units_[at(unit)].scheduler;
+  }
   bool has_tower(const Unit& unit) const;
   static bool stands_on(const Unit& unit, int32_t device);
   bool vision_busy(int32_t device) const;
