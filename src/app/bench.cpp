@@ -134,7 +134,8 @@ int bench_command(const Config& config, const BenchOptions& options) {
     print_error(model.error());
     return kExitConfig;
   }
-  const Status done = bench(config_of(config, *model), options);
+  const Config chosen = config_of(config, *model);
+  const Status done = options.calibrate ? bench_calibrate(chosen, options) : bench(chosen, options);
   if (done) return kExitOk;
   print_error(done.error());
   return done.error().kind == ErrorKind::kInvalidArgument ? kExitConfig : kExitFailure;

@@ -117,6 +117,15 @@ CLI::App* add_bench(CLI::App& app, Parsed& parsed) {
       ->add_option("--trace", options.trace,
                    "Write each device's last orders as a Chrome trace (ui.perfetto.dev)")
       ->type_name("FILE");
+  CLI::Option* calibrate = bench->add_flag(
+      "--calibrate", options.calibrate,
+      "Measure what steps, pictures and copies take here, for --profile of plan and simulate");
+  bench->add_option("--out", options.out, "Write the profile to this file [stdout]")
+      ->needs(calibrate)
+      ->type_name("FILE");
+  bench->add_option("--seconds", options.seconds, "Time to measure for, about [60]")
+      ->needs(calibrate)
+      ->check(CLI::Range(1.0, 86'400.0));
   add_settings(*bench, parsed);
   return bench;
 }

@@ -33,8 +33,13 @@ struct BenchOptions {
   double rate = 0;  // requests a second; 0: concurrency says how many at once
   uint64_t seed = 1;
   std::string trace;  // file; "" = none
+  // Measures the devices instead, for plan and simulate.
+  bool calibrate = false;
+  std::string out;      // file for the profile; "" = stdout
+  double seconds = 60;  // that measuring takes, about
 };
 int bench_command(const Config& config, const BenchOptions& options);
+Status bench_calibrate(const Config& config, const BenchOptions& options);
 
 struct LogsOptions {
   int64_t limit = 20;

@@ -14,19 +14,19 @@ namespace {
 
 constexpr auto kModelled = Origin::kModelled;
 
-// Where a time comes from: from measured efficiencies it is still a model's.
 void add_times(Report& report, const ArmModel& model) {
   Report::Table& table = report.table("times", "How long one request keeps a device busy",
                                       {{"device", "device", "", {}},
                                        {"vision_ms", "vision", "ms", kModelled, 1},
                                        {"language_ms", "language", "ms", kModelled, 1},
+                                       {"from", "from times that are", "", {}},
                                        {"batch", "sequences in a step", "", kModelled, 1},
                                        {"kv_tokens", "KV cache", "tokens", kModelled, 0}});
   const auto add = [&](const DeviceModel& device, Pool pool, double vision_us) {
     const LanguageTime& language = model.language(pool);
     const std::string many = device.n_cards() > 1 ? fmt::format("{} x ", device.n_cards()) : "";
     table.add({many + device.card().name, vision_us / 1000,
-               language.fits ? language.us / 1000 : std::nan(""),
+               language.fits ? language.us / 1000 : std::nan(""), to_string(device.origin()),
                language.fits ? language.batch : std::nan(""), language.kv_tokens});
     if (!language.fits) {
       table.note(fmt::format("The language model with its cache does not fit {}{}.", many,
@@ -127,7 +127,7 @@ Result<std::string> cost_plot(const ModelShape& shape, const PlanOptions& option
 Status make_report(Report& report, const PlanOptions& options) {
   const auto inputs = load_plan_inputs(options);
   if (!inputs) return std::unexpected(inputs.error());
-  const auto& [shape, catalogue, workload, devices] = *inputs;
+  const auto& [shape, catalogue, workload, devices, profile] = *inputs;
   const ArmModel model(shape, workload.workload, serving_limits(options.devices, workload.workload),
                        devices.consumer, devices.datacenter, catalogue.link);
   report.note(fmt::format("A request: {}", workload.told));
@@ -135,6 +135,7 @@ Status make_report(Report& report, const PlanOptions& options) {
       fmt::format("Efficiencies are {}; decoding and scaling pictures on the CPU is not "
                   "counted, nor is the rest of the machine.",
                   catalogue.efficiency.origin == Origin::kMeasured ? "measured" : "assumed"));
+  if (profile) add_profile_table(report, *profile);
   add_times(report, model);
   add_ratios(report, model);
   add_arms(report, model, options, catalogue, workload.workload);

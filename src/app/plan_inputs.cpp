@@ -12,6 +12,7 @@
 #include "app/commands.h"
 #include "app/exit_codes.h"
 #include "plan/log_workload.h"
+#include "plan/measured_times.h"
 #include "plan/shipped_data.h"
 
 namespace hs {
@@ -37,15 +38,32 @@ Result<ModelShape> load_shape(const std::string& name) {
   return read_model_config(std::filesystem::path(name));
 }
 
+namespace {
+
+Result<std::string> read_text_file(const std::string& path, std::string_view flag) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file) return text;
+  return fail(ErrorKind::kNotFound, fmt::format("{}: cannot read {}", flag, path), {},
+              std::string(flag));
+}
+
+}  // namespace
+
 Result<Catalogue> load_catalogue(const PlanOptions& options) {
   if (options.cards.empty()) return read_catalogue(shipped_cards_toml(), "cards.toml");
-  std::ifstream file(options.cards, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) {
-    return fail(ErrorKind::kNotFound, fmt::format("--cards: cannot read {}", options.cards), {},
-                "--cards");
-  }
-  return read_catalogue(text, options.cards);
+  const auto text = read_text_file(options.cards, "--cards");
+  if (!text) return std::unexpected(text.error());
+  return read_catalogue(*text, options.cards);
+}
+
+Result<std::optional<Profile>> load_profile(const PlanOptions& options) {
+  if (options.profile.empty()) return std::nullopt;
+  const auto text = read_text_file(options.profile, "--profile");
+  if (!text) return std::unexpected(text.error());
+  auto profile = read_profile(*text, options.profile);
+  if (!profile) return std::unexpected(profile.error());
+  return *std::move(profile);
 }
 
 Result<PictureSize> parse_picture_size(const std::string& text, std::string_view field) {
@@ -127,6 +145,20 @@ ServingLimits serving_limits(const CardsOptions& devices, const Workload& worklo
 
 namespace {
 
+// The card of the same name, if there is one, says what a measured device costs.
+Result<DeviceModel> measured_device(const ModelShape& shape, const ProfiledDevice& device,
+                                    const Profile& profile, Pool pool, const Catalogue& catalogue) {
+  if (Status same = profile.check_model(shape); !same) return std::unexpected(same.error());
+  Card card;
+  if (const auto known = catalogue.card(device.name)) {
+    card = *known;
+  } else {
+    card.key = card.name = device.name;
+    card.pool = pool;
+  }
+  return DeviceModel(shape, card, std::make_shared<MeasuredTimes>(profile, device));
+}
+
 Result<DeviceModel> load_device(const ModelShape& shape, const std::string& key, int32_t n_cards,
                                 std::string_view flag, const Catalogue& catalogue) {
   const auto card = catalogue.card(key);
@@ -149,12 +181,28 @@ Result<DeviceModel> load_device(const ModelShape& shape, const std::string& key,
 }  // namespace
 
 Result<PlanDevices> load_devices(const ModelShape& shape, const CardsOptions& devices,
-                                 const Catalogue& catalogue) {
-  auto consumer =
-      load_device(shape, devices.consumer, devices.consumer_tp, "--consumer", catalogue);
+                                 const Catalogue& catalogue, const Profile* profile) {
+  const auto load = [&](std::string key, int32_t n_cards, Pool pool) -> Result<DeviceModel> {
+    const bool consumer = pool == Pool::kConsumer;
+    if (profile != nullptr) {
+      if (key.empty()) key = (consumer ? profile->devices.front() : profile->devices.back()).name;
+      if (const auto device = profile->device(key)) {
+        return measured_device(shape, **device, *profile, pool, catalogue);
+      }
+    }
+    if (key.empty()) key = consumer ? "rtx4090" : "a100-80";
+    auto made =
+        load_device(shape, key, n_cards, consumer ? "--consumer" : "--datacenter", catalogue);
+    if (!made && profile != nullptr) {
+      Error error = made.error();
+      error.message += fmt::format("; and {}", profile->device(key).error().message);
+      return std::unexpected(error);
+    }
+    return made;
+  };
+  auto consumer = load(devices.consumer, devices.consumer_tp, Pool::kConsumer);
   if (!consumer) return std::unexpected(consumer.error());
-  auto datacenter =
-      load_device(shape, devices.datacenter, devices.datacenter_tp, "--datacenter", catalogue);
+  auto datacenter = load(devices.datacenter, devices.datacenter_tp, Pool::kDatacenter);
   if (!datacenter) return std::unexpected(datacenter.error());
   return PlanDevices{*std::move(consumer), *std::move(datacenter)};
 }
@@ -170,10 +218,13 @@ Result<PlanInputs> load_plan_inputs(const PlanOptions& options) {
   if (!catalogue) return std::unexpected(catalogue.error());
   auto workload = load_workload(*shape, options.workload);
   if (!workload) return std::unexpected(workload.error());
-  auto devices = load_devices(*shape, options.devices, *catalogue);
+  auto profile = load_profile(options);
+  if (!profile) return std::unexpected(profile.error());
+  const Profile* measured = *profile ? &**profile : nullptr;
+  auto devices = load_devices(*shape, options.devices, *catalogue, measured);
   if (!devices) return std::unexpected(devices.error());
   return PlanInputs{*std::move(shape), *std::move(catalogue), *std::move(workload),
-                    *std::move(devices)};
+                    *std::move(devices), *std::move(profile)};
 }
 
 Mix mix_of(ArmKind kind, const CardsOptions& devices) {
@@ -181,6 +232,44 @@ Mix mix_of(ArmKind kind, const CardsOptions& devices) {
   if (kind == ArmKind::kDatacenter) return {0, n_all};
   if (kind == ArmKind::kConsumer) return {n_all, 0};
   return {devices.consumers, devices.datacenters};
+}
+
+void add_profile_table(Report& report, const Profile& profile) {
+  constexpr auto kMeasured = Origin::kMeasured;
+  Report::Table& table = report.table("profile", "What was measured",
+                                      {{"device", "device", "", {}},
+                                       {"what", "work", "", {}},
+                                       {"ms", "time", "ms", kMeasured},
+                                       {"low_ms", "10th percentile", "ms", kMeasured},
+                                       {"high_ms", "90th percentile", "ms", kMeasured}});
+  const auto add = [&](const std::string& device, const std::string& what,
+                       const MeasuredTime& time) {
+    table.add({device, what, time.us / 1000, time.low_us / 1000, time.high_us / 1000});
+  };
+  for (const ProfiledDevice& device : profile.devices) {
+    for (const MeasuredStep& one : device.steps) {
+      add(device.name,
+          fmt::format("step: {} x {} tokens behind {}{}", one.n_seqs, one.n_tokens, one.n_before,
+                      one.sampled ? ", sampled" : ""),
+          one.time);
+    }
+    for (const MeasuredEncode& one : device.encodes) {
+      add(device.name, fmt::format("encode: {} x {} rows", one.n_pictures, one.n_rows), one.time);
+    }
+    for (const MeasuredPause& one : device.pauses) {
+      add(device.name, fmt::format("between steps of {}", one.n_seqs), one.time);
+    }
+  }
+  for (const MeasuredCopy& one : profile.embeddings) {
+    add("", fmt::format("embeddings: {} rows", one.n_rows), one.time);
+  }
+  for (const MeasuredCopy& one : profile.keys_values) {
+    add("", fmt::format("keys and values: {} tokens", one.n_rows), one.time);
+  }
+  table.note(fmt::format("{}: {}, {}, {}, on {}. All at once take {:.2f} x as long.", profile.file,
+                         profile.date, profile.model, profile.dtype, profile.machine,
+                         profile.crowding));
+  report.note("Times come from measured ones, with straight lines between them.");
 }
 
 Status write_text_file(const std::string& path, std::string_view text, std::string_view flag) {

@@ -1,6 +1,7 @@
 // What the flags of plan and simulate name, read.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "plan/arms.h"
 #include "plan/cards.h"
 #include "plan/model_shape.h"
+#include "plan/profile.h"
 
 namespace hs {
 
@@ -36,8 +38,11 @@ struct PlanDevices {
   DeviceModel consumer;
   DeviceModel datacenter;
 };
+// `profile`: null without one.
 Result<PlanDevices> load_devices(const ModelShape& shape, const CardsOptions& devices,
-                                 const Catalogue& catalogue);
+                                 const Catalogue& catalogue, const Profile* profile);
+// Of --profile; none when the flag was not given.
+Result<std::optional<Profile>> load_profile(const PlanOptions& options);
 
 // All that the flags name, read once.
 struct PlanInputs {
@@ -45,12 +50,16 @@ struct PlanInputs {
   Catalogue catalogue;
   PlanWorkload workload;
   PlanDevices devices;
+  std::optional<Profile> profile;
 };
 Result<PlanInputs> load_plan_inputs(const PlanOptions& options);
 
 // The mix that the flags mean for an arm: those with one kind of devices have as many as both kinds
 // together.
 Mix mix_of(ArmKind kind, const CardsOptions& devices);
+
+// What was measured of the profile's devices, and where and when.
+void add_profile_table(Report& report, const Profile& profile);
 
 // Writes a file that a flag names.
 Status write_text_file(const std::string& path, std::string_view text, std::string_view flag);

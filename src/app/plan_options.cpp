@@ -50,13 +50,13 @@ void add_workload(CLI::App& command, WorkloadOptions& workload) {
 }
 
 void add_devices(CLI::App& command, CardsOptions& devices) {
-  command.add_option("--consumer", devices.consumer, "Card of the consumer pool")
-      ->capture_default_str();
+  command.add_option("--consumer", devices.consumer,
+                     "Card of the consumer pool [rtx4090], or a device of --profile [its first]");
   command.add_option("--consumers", devices.consumers, "How many of them")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  command.add_option("--datacenter", devices.datacenter, "Card of the datacenter pool")
-      ->capture_default_str();
+  command.add_option("--datacenter", devices.datacenter,
+                     "Card of the datacenter pool [a100-80], or a device of --profile [its last]");
   command.add_option("--datacenters", devices.datacenters, "How many of them")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -78,6 +78,14 @@ void add_devices(CLI::App& command, CardsOptions& devices) {
       ->capture_default_str();
 }
 
+void add_profile(CLI::App& command, PlanOptions& options) {
+  command
+      .add_option(
+          "--profile", options.profile,
+          "Times that heteroserve bench --calibrate measured, instead of the cards' figures")
+      ->type_name("FILE");
+}
+
 void add_latency(CLI::App& command, LatencyOptions& latency) {
   command.add_option("--ttft-ms", latency.ttft_ms, "Target for the first token")
       ->check(CLI::PositiveNumber)
@@ -93,6 +101,7 @@ void add_rank(CLI::App& plan, PlanOptions& options) {
   add_model(*rank, options);
   add_workload(*rank, options.workload);
   add_devices(*rank, options.devices);
+  add_profile(*rank, options);
   add_latency(*rank, options.latency);
   rank->add_option("--rate", options.simulate.rate, "Requests a second [as many as can be]")
       ->check(CLI::PositiveNumber);
@@ -117,6 +126,7 @@ void add_simulate(CLI::App& app, PlanOptions& options) {
   add_model(*simulate, options);
   add_workload(*simulate, options.workload);
   add_devices(*simulate, options.devices);
+  add_profile(*simulate, options);
   simulate
       ->add_option("--arm", flags.arms,
                    "datacenter, consumer, stage, two-tiers or stealing; may be repeated [all]")
@@ -165,6 +175,7 @@ void add_plan(CLI::App& app, PlanOptions& options) {
   add_model(*cost, options);
   add_workload(*cost, options.workload);
   add_devices(*cost, options.devices);
+  add_profile(*cost, options);
   cost->add_option("--svg", options.svg, "Plot the cost over the share of vision")
       ->type_name("FILE");
   add_output(*cost, options);

@@ -25,8 +25,9 @@ struct WorkloadOptions {
 
 // Which cards, and how they serve.
 struct CardsOptions {
-  std::string consumer = "rtx4090";
-  std::string datacenter = "a100-80";
+  // Cards, or devices of the profile; "": rtx4090 and a100-80, or the profile's first and last.
+  std::string consumer;
+  std::string datacenter;
   int32_t consumers = 2;  // devices
   int32_t datacenters = 2;
   int32_t consumer_tp = 1;  // cards of a device, tensor-parallel; 0: as few as hold the model
@@ -52,8 +53,9 @@ struct SimulateOptions {
 };
 
 struct PlanOptions {
-  std::string model;  // a shipped name, a config.json or a folder with one
-  std::string cards;  // a file instead of the shipped one
+  std::string model;    // a shipped name, a config.json or a folder with one
+  std::string cards;    // a file instead of the shipped one
+  std::string profile;  // a file of measured times; "" = none
   bool json = false;
   WorkloadOptions workload;
 

@@ -47,7 +47,15 @@ void add_ranking(Report& report, const std::vector<PlanChoice>& ranking, const P
 Status make_report(Report& report, const PlanOptions& options) {
   const auto inputs = load_plan_inputs(options);
   if (!inputs) return std::unexpected(inputs.error());
-  const auto& [shape, catalogue, workload, devices] = *inputs;
+  const auto& [shape, catalogue, workload, devices, profile] = *inputs;
+  for (const DeviceModel* one : {&devices.consumer, &devices.datacenter}) {
+    if (!profile || one->card().price_usd > 0) continue;
+    return fail(ErrorKind::kInvalidArgument,
+                fmt::format("--cards: {} of the profile has no price; give it one as "
+                            "[cards.\"{}\"] price_usd",
+                            one->card().name, one->card().key),
+                {}, "--cards");
+  }
   SimOptions sim;
   sim.limits = serving_limits(options.devices, workload.workload);
   sim.link = catalogue.link;

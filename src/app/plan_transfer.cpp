@@ -40,6 +40,12 @@ Status add_bytes(Report& report, const std::vector<ModelShape>& shapes,
   for (const ModelShape& shape : shapes) {
     const auto rows = picture_rows(shape, options.workload);
     if (!rows) return std::unexpected(rows.error());
+    if (*rows > options.context) {
+      return fail(ErrorKind::kInvalidArgument,
+                  fmt::format("--context: {} tokens have no room for a picture of {} in {}",
+                              options.context, *rows, shape.name),
+                  {}, "--context");
+    }
     const CutBytes bytes = cut_bytes(shape, *rows, options.context, options.value_bytes);
     table.add({shape.name, *rows, static_cast<double>(bytes.pixels) / kMib,
                static_cast<double>(bytes.pre_projector) / kMib,

@@ -247,6 +247,13 @@ size_t available_memory_bytes() {
   return size_t{4} << 30;
 }
 
+Result<std::vector<std::unique_ptr<Device>>> open_devices(const Config& config) {
+  ServedEngine opened;
+  const auto placement = make_devices(config, opened);
+  if (!placement) return std::unexpected(placement.error());
+  return std::move(opened.devices);
+}
+
 Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
                                   size_t free_bytes) {
   const int64_t per_sequence = (max_model_len + config.block_size - 1) / config.block_size;

@@ -40,6 +40,9 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
 // Main memory that programs may still take, from /proc/meminfo.
 size_t available_memory_bytes();
 
+// The devices that the settings name, with nothing on them.
+Result<std::vector<std::unique_ptr<Device>>> open_devices(const Config& config);
+
 // Blocks of the KV cache when none are given: what max_num_seqs sequences of max_model_len can use,
 // but at most what `free_bytes` / 4 holds. kResourceExhausted when not even one such sequence fits.
 Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,

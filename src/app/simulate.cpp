@@ -166,7 +166,7 @@ void add_counts(Report& report, const std::vector<Run>& runs) {
 Status make_report(Report& report, const PlanOptions& options) {
   const auto inputs = load_plan_inputs(options);
   if (!inputs) return std::unexpected(inputs.error());
-  const auto& [shape, catalogue, workload, devices] = *inputs;
+  const auto& [shape, catalogue, workload, devices, profile] = *inputs;
   const auto sim_options = simulation_options(options, workload.workload, catalogue);
   if (!sim_options) return std::unexpected(sim_options.error());
   const auto kinds = wanted_arms(options.simulate.arms);
@@ -191,7 +191,8 @@ Status make_report(Report& report, const PlanOptions& options) {
                           options.simulate.seed, options.simulate.arrivals));
   report.note(
       "Simulated with this program's scheduler on modelled devices; decoding and scaling "
-      "pictures on the CPU, the network and the prefix cache are left out.");
+      "pictures on the CPU, the network and the caches of prefixes and embeddings are left out.");
+  if (profile) add_profile_table(report, *profile);
   add_throughput(report, runs, model, options);
   add_latency(report, runs);
   add_lanes(report, runs);

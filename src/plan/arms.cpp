@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include "plan/transfer_cost.h"
-
 namespace hs {
 
 std::string_view to_string(ArmKind kind) {
@@ -41,11 +39,8 @@ ArmModel::ArmModel(const ModelShape& shape, const Workload& workload, const Serv
   prefill_consumer_ = language_time(consumer, workload, limits, LanguagePart::kPrefill, true);
   decode_datacenter_ = language_time(datacenter, workload, limits, LanguagePart::kDecode, false);
   const WorkloadMeans mean = means(workload);
-  const LinkPath path = path_between(consumer.card(), datacenter.card(), link);
-  constexpr int32_t kBytes = DeviceModel::kValueBytes;
-  embedding_copy_us_ = copy_us(path, mean.image_rows * shape.language.dim * kBytes, link);
-  kv_copy_us_ =
-      copy_us(path, mean.prompt_tokens * static_cast<double>(shape.kv_token_bytes(kBytes)), link);
+  embedding_copy_us_ = hs::embedding_copy_us(shape, consumer, datacenter, mean.image_rows, link);
+  kv_copy_us_ = hs::kv_copy_us(shape, consumer, datacenter, mean.prompt_tokens, link);
   times_ = {.v_consumer = vision_us(consumer, workload),
             .v_datacenter = vision_us(datacenter, workload),
             .l_consumer = language_consumer_.us,

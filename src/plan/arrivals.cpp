@@ -12,6 +12,7 @@ Arrivals::Arrivals(const Workload& workload, const SimOptions& options)
       gap_us_(1e6 / options.rate),
       speed_(options.speed),
       open_(options.arrivals != ArrivalProcess::kSaturated),
+      in_order_(options.in_order || options.arrivals == ArrivalProcess::kReplay),
       n_left_(options.n_requests),
       random_(options.seed) {
   HS_CHECK(!workload.requests.empty());
@@ -49,9 +50,8 @@ void Arrivals::advance() {
 
 const RequestShape& Arrivals::take() {
   HS_CHECK_GT(n_left_, 0);
-  const bool in_order = process_ == ArrivalProcess::kReplay;
-  const size_t index =
-      in_order ? static_cast<size_t>(n_taken_) : random_.below(workload_.requests.size());
+  const size_t n = workload_.requests.size();
+  const size_t index = in_order_ ? static_cast<size_t>(n_taken_) % n : random_.below(n);
   --n_left_;
   ++n_taken_;
   if (open_ && n_left_ > 0) advance();

@@ -44,6 +44,7 @@ class Arrivals {
   double gap_us_;
   double speed_;
   bool open_;
+  bool in_order_;
   int64_t n_left_;
   int64_t n_taken_ = 0;
   double next_us_ = 0;

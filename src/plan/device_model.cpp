@@ -1,8 +1,10 @@
 #include "plan/device_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
+#include "plan/measured_times.h"
 #include "plan/transfer_cost.h"
 
 namespace hs {
@@ -44,17 +46,36 @@ DeviceModel::DeviceModel(const ModelShape& shape, const Card& card, int32_t n_ca
   }
 }
 
+DeviceModel::DeviceModel(const ModelShape& shape, const Card& card,
+                         std::shared_ptr<const MeasuredTimes> measured)
+    : shape_(shape), card_(card), n_cards_(1), measured_(std::move(measured)) {
+  HS_CHECK(measured_ != nullptr);
+}
+
+double DeviceModel::tokens_us(double n_tokens, double n_sampled) const {
+  if (measured_ != nullptr) return measured_->tokens_us(n_tokens, n_sampled);
+  return std::max(n_tokens * token_us_ + n_sampled * sample_us_, weights_us_) +
+         n_tokens * exchange_us_ + step_overhead_us_;
+}
+
+double DeviceModel::pause_us(double n_seqs) const {
+  return measured_ == nullptr ? 0 : measured_->pause_us(n_seqs);
+}
+
 double DeviceModel::picture_us(int32_t rows) const {
+  if (measured_ != nullptr) return measured_->encode_us({&rows, 1});
   return shape_.encode_flops(rows) / vision_flops_us_;
 }
 
 double DeviceModel::encode_us(std::span<const int32_t> rows) const {
+  if (measured_ != nullptr) return measured_->encode_us(rows);
   double us = 0;
   for (const int32_t n : rows) us += picture_us(n);
   return std::max(us, vision_weights_us_) + encode_overhead_us_;
 }
 
 double DeviceModel::attention_us(const StepPart& part) const {
+  if (measured_ != nullptr) return measured_->attention_us(part);
   const double count = part.count;
   const double pairs = count * part.first + count * (count + 1) / 2;
   return std::max(pairs * pair_us_, (part.first + count) * key_us_);
@@ -72,7 +93,34 @@ double DeviceModel::step_us(std::span<const StepPart> parts) const {
   return attention + tokens_us(static_cast<double>(n_tokens), static_cast<double>(n_sampled));
 }
 
+namespace {
+
+double path_us(const DeviceModel& from, const DeviceModel& to, double bytes,
+               const LinkRates& link) {
+  return copy_us(path_between(from.card(), to.card(), link), bytes, link);
+}
+
+}  // namespace
+
+double embedding_copy_us(const ModelShape& shape, const DeviceModel& from, const DeviceModel& to,
+                         double n_rows, const LinkRates& link) {
+  if (to.measured() != nullptr && to.measured()->has_copies()) {
+    return to.measured()->embedding_copy_us(n_rows);
+  }
+  return path_us(from, to, n_rows * shape.language.dim * DeviceModel::kValueBytes, link);
+}
+
+double kv_copy_us(const ModelShape& shape, const DeviceModel& from, const DeviceModel& to,
+                  double n_tokens, const LinkRates& link) {
+  if (to.measured() != nullptr && to.measured()->has_copies()) {
+    return to.measured()->kv_copy_us(n_tokens);
+  }
+  const auto token_bytes = static_cast<double>(shape.kv_token_bytes(DeviceModel::kValueBytes));
+  return path_us(from, to, n_tokens * token_bytes, link);
+}
+
 int64_t DeviceModel::kv_tokens(bool tower) const {
+  if (measured_ != nullptr) return measured_->kv_tokens();
   double left = (card_.memory_gb * kGiga * kMemoryShare - kWorkingBytes) * n_cards_;
   left -= static_cast<double>(shape_.language.parameters()) * kValueBytes;
   if (tower) left -= static_cast<double>(shape_.vision_parameters()) * kValueBytes;

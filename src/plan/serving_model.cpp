@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "plan/kv_limited.h"
 
 namespace hs {
 namespace {
@@ -123,7 +124,7 @@ LanguageTime steady_state(const DeviceModel& device, const Demand& demand, doubl
     const double rate = batch / std::max(1.0, demand.decodes + prompt_steps);  // requests a step
     const double decoding = std::min(rate * demand.decodes, batch);
     if (demand.prompt <= 0) {
-      time.step_us = device.tokens_us(decoding, decoding);
+      time.step_us = device.tokens_us(decoding, decoding) + device.pause_us(decoding);
       time.us = time.step_us / rate + demand.attention_us;
       return time;
     }
@@ -134,7 +135,8 @@ LanguageTime steady_state(const DeviceModel& device, const Demand& demand, doubl
     constexpr int32_t kRounds = 30;
     if (round == kRounds) {
       time.step_us = queue.mean_of([&](double prompts) {
-        return device.tokens_us(decoding + prompts * demand.prompt, decoding + prompts);
+        return device.tokens_us(decoding + prompts * demand.prompt, decoding + prompts) +
+               device.pause_us(decoding + prompts);
       });
       time.us = time.step_us / done + demand.attention_us;
       return time;
@@ -164,8 +166,13 @@ LanguageTime language_time(const DeviceModel& device, const Workload& workload,
   none.kv_tokens = std::max<int64_t>(kv_tokens, 0);
   if (kv_tokens < demand.largest + limits.block_size) return none;
   const double room = static_cast<double>(kv_tokens) / demand.resident;
+  // Somewhat above what the sequences hold on average, they still run into the end now and then.
+  constexpr double kTight = 1.3;
+  const bool limited = part != LanguagePart::kPrefill && room < kTight * limits.max_num_seqs;
   const double batch = std::clamp(room, 1.0, static_cast<double>(limits.max_num_seqs));
-  LanguageTime time = steady_state(device, demand, batch, limits);
+  LanguageTime time =
+      limited ? kv_limited_time(device, workload, limits, part, kv_tokens / limits.block_size)
+              : steady_state(device, demand, batch, limits);
   time.kv_tokens = kv_tokens;
   return time;
 }

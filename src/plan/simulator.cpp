@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "plan/arrivals.h"
+#include "plan/measured_times.h"
 #include "plan/sim_topology.h"
-#include "plan/transfer_cost.h"
 
 namespace hs {
 namespace {
@@ -34,19 +34,25 @@ class Simulation {
   Simulation(const ModelShape& shape, const Workload& workload, const SimOptions& options,
              const SimTopology& topology)
       : options_(options),
+        shape_(shape),
         topology_(topology),
         tiers_(topology.tiers),
         arrivals_(workload, options),
         lanes_(topology.devices.size()),
         steps_(topology.tiers.units.size()),
         encodes_(topology.tiers.towers.size()),
-        row_bytes_(int64_t{shape.language.dim} * DeviceModel::kValueBytes),
-        kv_token_bytes_(shape.kv_token_bytes(DeviceModel::kValueBytes)),
+        row_bytes_(static_cast<double>(shape.language.dim) * DeviceModel::kValueBytes),
+        kv_token_bytes_(static_cast<double>(shape.kv_token_bytes(DeviceModel::kValueBytes))),
         n_warmup_(
             static_cast<int64_t>(options.warmup_share * static_cast<double>(arrivals_.n_left()))) {
     for (size_t i = 0; i < lanes_.size(); ++i) {
       lanes_[i].stats.name = topology.names[i];
       lanes_[i].device = topology.devices[i];
+      const MeasuredTimes* measured = lanes_[i].device->measured();
+      if (measured == nullptr) continue;
+      crowding_ = std::max(crowding_, measured->crowding());
+      if (measured->embedding_row_bytes() > 0) row_bytes_ = measured->embedding_row_bytes();
+      if (measured->kv_row_bytes() > 0) kv_token_bytes_ = measured->kv_row_bytes();
     }
   }
 
@@ -64,6 +70,13 @@ class Simulation {
         if (lanes_[lane].ends_us <= now_us_) complete(lane);
       }
       dispatch();
+      // A client that has its answer asks again after the engine has handed out what it had.
+      if (n_due_ > 0) {
+        for (; n_due_ > 0 && arrivals_.n_left() > 0; --n_due_) arrive();
+        n_due_ = 0;
+        dispatch();
+      }
+      if (crowding_ > 1) share_machine();
     }
     if (n_active_ > 0) {
       return fail(ErrorKind::kInternal,
@@ -78,13 +91,17 @@ class Simulation {
     Kind kind = Kind::kStep;
     int32_t index = 0;  // unit of a step, tower of an encode order
     double duration_us = 0;
+    double pause_us = 0;  // until the engine has dealt with its end
     int64_t bytes = 0;
+    double posted_us = 0;
   };
   struct Lane {
     const DeviceModel* device = nullptr;
     std::deque<Work> orders;  // the first one is being worked on
     double started_us = 0;
-    double ends_us = kNever;
+    double done_us = 0;       // the device is free
+    double ends_us = kNever;  // and the engine has dealt with it
+    double slowness = 1;      // of what is left of the order
     SimLane stats;
     Timeline timeline;
   };
@@ -94,6 +111,7 @@ class Simulation {
     int32_t n_outputs = 0;
     int32_t wanted = 0;
     uint32_t generation = 0;  // of this place, so that no number is given twice
+    int64_t number = 0;       // in the order of arrival
     bool counts = false;      // after the warm-up
   };
 
@@ -140,6 +158,7 @@ class Simulation {
     request.arrived_us = now_us_;
     request.n_outputs = 0;
     request.wanted = *max_tokens;
+    request.number = n_arrived_ - 1;
     request.counts = n_arrived_ > n_warmup_;
     ++n_active_;
     if (arrivals_.n_left() == 0) last_arrival_us_ = now_us_;
@@ -153,11 +172,12 @@ class Simulation {
     finished(request);
     unused_.push_back(place_of(id));
     --n_active_;
-    if (!arrivals_.open() && arrivals_.n_left() > 0) arrive();
+    if (!arrivals_.open()) ++n_due_;
   }
 
   void finished(const Request& request) {
     ++n_finished_;
+    total_tokens_ += request.n_outputs;
     if (n_finished_ == std::max<int64_t>(n_warmup_, 1)) measured_from_us_ = now_us_;
     // Of a saturated run only what was answered while new requests came is typical.
     const bool draining = options_.arrivals == ArrivalProcess::kSaturated && last_arrival_us_ >= 0;
@@ -166,9 +186,13 @@ class Simulation {
       counted_tokens_ += request.n_outputs;
       measured_to_us_ = now_us_;
     }
-    if (!request.counts) return;
     const auto ms = [](double us) { return static_cast<float>(us / 1000); };
     const float ttft = ms(request.first_us - request.arrived_us);
+    if (options_.each) {
+      each_ttft_ms_.resize(static_cast<size_t>(n_arrived_), 0);
+      each_ttft_ms_[static_cast<size_t>(request.number)] = ttft;
+    }
+    if (!request.counts) return;
     const int32_t gaps = request.n_outputs - 1;
     const float tpot = gaps > 0 ? ms((now_us_ - request.first_us) / gaps) : 0;
     ttft_ms_.push_back(ttft);
@@ -195,20 +219,48 @@ class Simulation {
     }
   }
 
-  void post(int32_t lane_index, const Work& work) {
+  void post(int32_t lane_index, Work work) {
     Lane& lane = lanes_[at(lane_index)];
+    work.posted_us = now_us_;
     lane.orders.push_back(work);
     if (lane.orders.size() == 1) start(lane);
   }
 
+  // The device goes on with what is queued while the engine deals with what is done.
   void start(Lane& lane) {
-    lane.started_us = now_us_;
-    lane.ends_us = lane.orders.empty() ? kNever : now_us_ + lane.orders.front().duration_us;
+    lane.ends_us = kNever;
+    if (lane.orders.empty()) return;
+    const Work& work = lane.orders.front();
+    lane.started_us = std::max(lane.done_us, work.posted_us);
+    lane.slowness = 1;
+    set_end(lane, lane.started_us + work.duration_us);
+  }
+  void set_end(Lane& lane, double done_us) {
+    lane.done_us = done_us;
+    lane.ends_us = std::max(now_us_, done_us + lane.orders.front().pause_us);
+  }
+
+  // Devices that work at the same time slow each other down: what is left of their orders is
+  // stretched to what the number of those at work makes of it.
+  void share_machine() {
+    const auto works = [&](const Lane& lane) {
+      return !lane.orders.empty() && lane.done_us > now_us_;
+    };
+    const auto n_working = std::ranges::count_if(lanes_, works);
+    const auto n_others = static_cast<double>(std::max<int64_t>(std::ssize(lanes_) - 1, 1));
+    const double slowness =
+        1 + (crowding_ - 1) * static_cast<double>(std::max<int64_t>(n_working - 1, 0)) / n_others;
+    for (Lane& lane : lanes_) {
+      if (!works(lane) || lane.slowness == slowness) continue;
+      const double from_us = std::max(now_us_, lane.started_us);
+      const double left_us = (lane.done_us - from_us) / lane.slowness;
+      lane.slowness = slowness;
+      set_end(lane, from_us + left_us * slowness);
+    }
   }
 
   int32_t lane_of_unit(int32_t unit) const { return topology_.tiers.units[at(unit)].device; }
   int32_t lane_of_tower(int32_t tower) const { return topology_.tiers.towers[at(tower)].device; }
-  const Card& card(int32_t lane) const { return topology_.devices[at(lane)]->card(); }
 
   void dispatch_encodes() {
     while (tiers_.next_encode(encode_order_)) {
@@ -219,15 +271,20 @@ class Simulation {
       const int32_t lane = lane_of_tower(order.tower);
       post(lane, {.kind = Kind::kEncode,
                   .index = order.tower,
-                  .duration_us = lanes_[at(lane)].device->encode_us(rows_)});
+                  .duration_us = lanes_[at(lane)].device->encode_us(rows_),
+                  .pause_us = lanes_[at(lane)].device->pause_us(1)});
       ++n_encode_orders_;
     }
   }
 
-  void post_copy(Kind kind, int32_t from, int32_t to, int64_t bytes) {
-    const LinkPath path = path_between(card(from), card(to), options_.link);
+  void post_copy(Kind kind, int32_t from, int32_t to, int64_t n_rows, int64_t bytes) {
+    const DeviceModel& source = *lanes_[at(from)].device;
+    const DeviceModel& target = *lanes_[at(to)].device;
+    const auto rows = static_cast<double>(n_rows);
+    const auto copy = kind == Kind::kKv ? kv_copy_us : embedding_copy_us;
     post(to, {.kind = kind,
-              .duration_us = copy_us(path, static_cast<double>(bytes), options_.link),
+              .duration_us = copy(shape_, source, target, rows, options_.link),
+              .pause_us = target.pause_us(1),
               .bytes = bytes});
   }
 
@@ -236,10 +293,10 @@ class Simulation {
     while (tiers_.next_transfer(order)) {
       int64_t n_rows = 0;
       for (const TransferOrder::Item& item : order.items) n_rows += item.n_rows;
-      const int64_t bytes = n_rows * row_bytes_;
+      const int64_t bytes = std::llround(static_cast<double>(n_rows) * row_bytes_);
       embedding_bytes_ += bytes;
       const int32_t lane = lane_of_unit(order.unit);
-      post_copy(Kind::kTransfer, lane_of_tower(order.tower), lane, bytes);
+      post_copy(Kind::kTransfer, lane_of_tower(order.tower), lane, n_rows, bytes);
       transfers_.push_back(std::move(order));
     }
   }
@@ -249,9 +306,9 @@ class Simulation {
     while (tiers_.next_kv(order)) {
       int64_t n_rows = 0;
       for (const KvMove& move : order.moves) n_rows += move.n_rows;
-      const int64_t bytes = n_rows * kv_token_bytes_;
+      const int64_t bytes = std::llround(static_cast<double>(n_rows) * kv_token_bytes_);
       kv_bytes_ += bytes;
-      post_copy(Kind::kKv, lane_of_unit(order.from), lane_of_unit(order.to), bytes);
+      post_copy(Kind::kKv, lane_of_unit(order.from), lane_of_unit(order.to), n_rows, bytes);
       kvs_.push_back(std::move(order));
     }
   }
@@ -260,13 +317,16 @@ class Simulation {
     StepOrder& order = steps_[at(unit)];
     if (!tiers_.unit(unit).step_in_flight() && tiers_.next_step(unit, order)) {
       parts_.clear();
+      int32_t n_sampled = 0;
       for (const StepOrder::Item& item : order.items) {
         parts_.push_back({item.first, item.count, item.sample});
+        n_sampled += item.sample ? 1 : 0;
       }
       const int32_t lane = lane_of_unit(unit);
       post(lane, {.kind = Kind::kStep,
                   .index = unit,
-                  .duration_us = lanes_[at(lane)].device->step_us(parts_)});
+                  .duration_us = lanes_[at(lane)].device->step_us(parts_),
+                  .pause_us = lanes_[at(lane)].device->pause_us(n_sampled)});
       ++n_steps_;
       n_step_parts_ += static_cast<int64_t>(order.items.size());
     }
@@ -276,7 +336,8 @@ class Simulation {
 
   void complete(size_t index) {
     Lane& lane = lanes_[index];
-    const Work work = lane.orders.front();
+    Work work = lane.orders.front();
+    if (crowding_ > 1) work.duration_us = lane.done_us - lane.started_us;  // as it came out
     if (options_.timeline) record(lane, work);
     lane.orders.pop_front();
     start(lane);
@@ -341,7 +402,7 @@ class Simulation {
   void record(Lane& lane, const Work& work) {
     TimelineEntry entry{.kind = work.kind,
                         .started_us = std::llround(lane.started_us),
-                        .finished_us = std::llround(now_us_)};
+                        .finished_us = std::llround(lane.started_us + work.duration_us)};
     if (work.kind == Kind::kStep) {
       const StepOrder& order = steps_[at(work.index)];
       entry.unit = work.index;
@@ -382,6 +443,7 @@ class Simulation {
     result.tpot_ms = percentiles(tpot_ms_);
     result.e2e_ms = percentiles(e2e_ms_);
     result.total_us = now_us_;
+    result.total_tokens = total_tokens_;
     for (Lane& lane : lanes_) {
       result.lanes.push_back(lane.stats);
       if (options_.timeline) {
@@ -395,6 +457,7 @@ class Simulation {
     for (int32_t unit = 0; unit < tiers_.n_units(); ++unit) {
       result.preemptions += tiers_.unit(unit).counters().preemptions;
     }
+    result.each_ttft_ms = std::move(each_ttft_ms_);
     result.steps = n_steps_;
     result.step_parts = n_step_parts_;
     result.encode_orders = n_encode_orders_;
@@ -402,6 +465,7 @@ class Simulation {
   }
 
   const SimOptions& options_;
+  const ModelShape& shape_;
   const SimTopology& topology_;
   TierScheduler tiers_;
   Arrivals arrivals_;
@@ -410,8 +474,9 @@ class Simulation {
   std::vector<EncodeOrder> encodes_;  // out, by tower
   std::deque<TransferOrder> transfers_;
   std::deque<KvOrder> kvs_;
-  int64_t row_bytes_;
-  int64_t kv_token_bytes_;
+  double row_bytes_;
+  double kv_token_bytes_;
+  double crowding_ = 1;
   double now_us_ = 0;
 
   std::vector<Request> requests_;
@@ -419,6 +484,7 @@ class Simulation {
   uint64_t n_pictures_ = 0;
   int64_t n_arrived_ = 0;
   int64_t n_active_ = 0;
+  int64_t n_due_ = 0;  // requests of clients that have just been answered
   int64_t n_finished_ = 0;
   int64_t n_refused_ = 0;
   int64_t n_too_large_ = 0;
@@ -428,6 +494,7 @@ class Simulation {
   double measured_to_us_ = 0;
   int64_t n_counted_ = 0;
   int64_t counted_tokens_ = 0;
+  int64_t total_tokens_ = 0;
   int64_t n_good_ = 0;
   int64_t embedding_bytes_ = 0;
   int64_t kv_bytes_ = 0;
@@ -437,6 +504,7 @@ class Simulation {
   std::vector<float> ttft_ms_;
   std::vector<float> tpot_ms_;
   std::vector<float> e2e_ms_;
+  std::vector<float> each_ttft_ms_;
 
   // Work areas.
   EncodeOrder encode_order_;

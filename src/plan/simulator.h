@@ -2,8 +2,12 @@
 // drives with real ones, so a simulated minute holds the same decisions as a real one. No clock, no
 // thread, no device: the same inputs and seed give the same result.
 //
+// Devices that were measured (plan/measured_times.h) also need their measured pauses between
+// orders, and are slower by the measured crowding while others work, too.
+//
 // What is not modelled: decoding and scaling pictures on the CPU, tokenizing, the network, and the
-// prefix cache (every prompt and picture is new). Answers have the length that the workload says.
+// prefix and embedding caches: every prompt and picture is new, so that traffic with repetitions is
+// served sooner than this says. Answers have the length that the workload says.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +49,7 @@ struct SimOptions {
   double rate = 1;          // requests a second, of kPoisson, kBursts and kEven
   double speed = 1;         // of kReplay: times are divided by it
   int32_t concurrency = 0;  // of kSaturated; 0: enough to keep every device busy
+  bool in_order = false;    // requests come in the workload's order, not at random
   int64_t n_requests = 2000;
   uint64_t seed = 1;
   // The first ones, while queues fill, count for nothing.
@@ -54,6 +59,7 @@ struct SimOptions {
   int64_t steal_delay_us = 50'000;
   int64_t steal_pause_us = 2'000'000;
   bool timeline = false;  // keep the last orders of each lane
+  bool each = false;      // keep what each request took
 };
 
 struct Percentiles {
@@ -85,6 +91,7 @@ struct SimResult {
   double good_share = 0;       // of the measured requests: both targets met
   double goodput_per_s = 0;    // those requests
   double total_us = 0;         // from the first arrival to the last answer
+  int64_t total_tokens = 0;    // of all answers
   std::vector<SimLane> lanes;  // over total_us
   int64_t embedding_bytes = 0;
   int64_t kv_bytes = 0;
@@ -95,6 +102,7 @@ struct SimResult {
   int64_t step_parts = 0;  // sequences, over all steps
   int64_t encode_orders = 0;
   std::vector<LaneTimeline> timeline;
+  std::vector<float> each_ttft_ms;  // in the order of arrival; 0: was not answered
 };
 
 // kInvalidArgument: the model does not fit a device that has to hold it, or an arm is not complete.

@@ -24,6 +24,15 @@ class TomlTableBuilder {
         result.tables_.emplace(key, build(*inner, path + key + "."));
         continue;
       }
+      const toml::array* list = node.as_array();
+      if (list != nullptr && !list->empty() && list->is_homogeneous<toml::table>()) {
+        auto& tables = result.lists_[key];
+        for (size_t i = 0; i < list->size(); ++i) {
+          tables.push_back(
+              build(*list->get(i)->as_table(), fmt::format("{}{}[{}].", path, key, i)));
+        }
+        continue;
+      }
       TomlTable::Value value{.value = false, .line = node.source().begin.line};
       if (const auto text = node.value_exact<std::string>()) {
         value.value = *text;
@@ -69,6 +78,14 @@ Result<TomlTable> TomlTable::parse(std::string_view text, std::string_view file)
 const TomlTable* TomlTable::table(std::string_view key) const {
   const auto it = tables_.find(key);
   return it == tables_.end() ? nullptr : &it->second;
+}
+
+const std::vector<TomlTable>& TomlTable::list(std::string_view key) const {
+  static const std::vector<TomlTable> kNone;
+  const auto it = lists_.find(key);
+  if (it == lists_.end()) return kNone;
+  lists_read_.emplace(key);
+  return it->second;
 }
 
 void TomlTable::complain(std::string_view key, std::string_view message,
@@ -136,6 +153,9 @@ std::string TomlTable::text(std::string_view key, std::optional<std::string> fal
 void TomlTable::check_all_read(std::optional<Error>& error) const {
   for (const auto& [key, value] : values_) {
     if (!value.read) complain(key, "is not known here", error);
+  }
+  for (const auto& [key, list] : lists_) {
+    if (!lists_read_.contains(key)) complain(key, "is not known here", error);
   }
 }
 

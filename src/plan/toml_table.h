@@ -1,13 +1,15 @@
-// A TOML file as nested tables of numbers, texts and flags, read with complaints that name file,
-// line and field.
+// A TOML file as nested tables of numbers, texts and flags, and lists of tables, read with
+// complaints that name file, line and field.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/status.h"
 
@@ -23,6 +25,8 @@ class TomlTable {
 
   const std::map<std::string, TomlTable, std::less<>>& tables() const { return tables_; }
   const TomlTable* table(std::string_view key) const;
+  // The tables of [[key]], in order; empty when there are none.
+  const std::vector<TomlTable>& list(std::string_view key) const;
   bool has(std::string_view key) const { return values_.contains(key); }
 
   // Each gives the field, or the fallback where there is none; no fallback: it must be there.
@@ -34,7 +38,7 @@ class TomlTable {
   bool flag(std::string_view key, bool fallback, std::optional<Error>& error) const;
   std::string text(std::string_view key, std::optional<std::string> fallback,
                    std::optional<Error>& error) const;
-  // Complains about the first field that none of the calls above has asked for.
+  // Complains about the first field or list that none of the calls above has asked for.
   void check_all_read(std::optional<Error>& error) const;
   void complain(std::string_view key, std::string_view message, std::optional<Error>& error) const;
 
@@ -51,6 +55,8 @@ class TomlTable {
   std::string path_;  // "" or "cards.rtx4090."
   uint32_t line_ = 0;
   std::map<std::string, TomlTable, std::less<>> tables_;
+  std::map<std::string, std::vector<TomlTable>, std::less<>> lists_;
+  mutable std::set<std::string, std::less<>> lists_read_;
   std::map<std::string, Value, std::less<>> values_;
 };
 

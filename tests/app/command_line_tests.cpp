@@ -178,6 +178,7 @@ BOOST_AUTO_TEST_CASE(plan_and_simulate_name_the_flag_at_fault_in_one_line) {
            {{"plan", "transfer", "--model", "qwen2.5-vl-7b", "--image-size", "1x9999"},
             "--image-size"},
            {{"plan", "transfer", "--model", llama}, "vision_config"},
+           {{"plan", "transfer", "--model", "llava-1.5-7b", "--context", "500"}, "--context"},
            {{"plan", "cost"}, "--model"},
            {{"plan", "cost", "--model", "llava-1.5-7b", "--consumer", "rtx9"}, "--consumer"},
            {{"plan", "rank", "--model", "llava-1.5-7b", "--datacenter", "b9"}, "--datacenter"},

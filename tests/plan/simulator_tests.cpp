@@ -204,6 +204,30 @@ BOOST_AUTO_TEST_CASE(the_closed_form_is_within_2_percent_of_the_simulator) {
   }
 }
 
+// The cache is what limits these: sequences grow into each other and the youngest is run again.
+BOOST_AUTO_TEST_CASE(a_cache_that_is_too_small_is_within_2_percent_too) {
+  const uint64_t seed = 20261130;
+  SeededRandom random(seed);
+  fmt::print("limited by the cache, seed {}\n", seed);
+  int64_t preemptions = 0;
+  for (int round = 0; round < 10; ++round) {
+    const auto text = static_cast<int32_t>(8 + random.below(800));
+    const auto output = static_cast<int32_t>(48 + random.below(200));
+    const double spread = round % 2 == 0 ? 0 : 0.6;
+    Bench bench("llava-1.5-7b", {{576}, text, output}, spread);
+    bench.options.n_requests = 4000;
+    bench.options.seed = random.next();
+    const ArmModel model = bench.model();
+    const Mix mix{1 + static_cast<int32_t>(random.below(2)), 0};
+    const SimResult result = bench.run(ArmKind::kConsumer, mix);
+    const double ratio = result.requests_per_s / model.rate(ArmKind::kConsumer, mix);
+    BOOST_TEST(std::abs(ratio - 1) < 0.02, fmt::format("576 + {} tokens, {} out, spread {}: {:.4f}",
+                                                       text, output, spread, ratio));
+    preemptions += result.preemptions;
+  }
+  BOOST_TEST(preemptions > 0);
+}
+
 // Theft is decided by the scheduler as requests come, not by the linear programme, whose batch on
 // the thief, bound by its blocks, is an estimate.
 BOOST_AUTO_TEST_CASE(stealing_is_between_none_and_the_optimum) {
