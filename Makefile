@@ -6,7 +6,7 @@ ARGS ?=
 PRESET ?= release
 
 .DEFAULT_GOAL := build
-.PHONY: web deb deb-check run build test test-cuda test-cuda-mutants cuda-build cuda-report test-reference bench bench-tiers bench-plan bench-full-size lint fmt asan tsan fuzz clean help
+.PHONY: web deb deb-check run build test test-cuda test-cuda-mutants cuda-build cuda-report test-reference bench bench-tiers bench-truth bench-plan bench-full-size lint fmt asan tsan fuzz clean help
 
 run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
 	build/release/heteroserve serve $(MODEL) $(ARGS)
@@ -54,6 +54,11 @@ bench-tiers:  ## compare partitions and work stealing on two CPU devices of one 
 	@packaging/install-deps.sh --test
 	@tools/build.sh release hs_bench_tiers
 	@tests/bench/run_tiers.sh build/release $(ARGS)
+
+bench-truth:  ## what the simulator says against what two CPU devices serve; ends with one line of JSON
+	@packaging/install-deps.sh --test
+	@tools/build.sh release hs_bench_truth
+	@tests/bench/run_truth.sh build/release $(ARGS)
 
 bench-plan:  ## cost of a scheduler step and of a million simulated requests on one core
 	@packaging/install-deps.sh --test

@@ -13,19 +13,6 @@
 namespace hs {
 namespace {
 
-EngineConfig engine_config(const TiersArm& arm) {
-  EngineConfig config;
-  config.kv_blocks = 2048;
-  config.max_num_seqs = 16;
-  config.max_num_batched_tokens = 256;
-  config.max_encode_images = 1;  // so that each encode order is one picture's
-  config.prefix_cache = false;
-  config.overlap = arm.overlap;
-  config.steal_pause_us = 2'000'000;  // as the server's
-  config.steal = arm.steal;
-  return config;
-}
-
 // Rows of pictures times their width, or, for the stage split, 2 * layers * KV heads * d_head *
 // prompt tokens, times the bytes of a value.
 int64_t expected_bytes(const TiersArm& arm, const ModelSpec& spec, const Device& device,
@@ -89,6 +76,7 @@ void read_request(TiersRun& run, const PlayedRequest& request, bool has_pictures
     run.transfer_share.push_back(static_cast<double>(moving_us) /
                                  static_cast<double>(timings.total_us));
   }
+  run.any_first_token_us.push_back(static_cast<double>(timings.first_token_us));
   if (has_pictures) run.first_token_us.push_back(static_cast<double>(timings.first_token_us));
 }
 
@@ -123,8 +111,27 @@ Result<Model> TiersBench::load(const std::vector<Device*>& towers,
   return load_model(options);
 }
 
+EngineConfig TiersBench::engine_config(const TiersArm& arm) {
+  EngineConfig config;
+  config.kv_blocks = 2048;
+  config.max_num_seqs = 16;
+  config.max_num_batched_tokens = 256;
+  config.max_encode_images = 1;  // so that each encode order is one picture's
+  config.prefix_cache = false;
+  config.overlap = arm.overlap;
+  config.steal_pause_us = 2'000'000;  // as the server's
+  config.steal = arm.steal;
+  return config;
+}
+
+std::vector<Device*> TiersBench::devices() const {
+  std::vector<Device*> result;
+  for (const auto& device : devices_) result.push_back(device.get());
+  return result;
+}
+
 Result<TiersRun> TiersBench::run(const TiersArm& arm, std::span<const Arrival> traffic,
-                                 double length_s) {
+                                 double length_s, size_t at_once) {
   Device* consumer = devices_[0].get();
   Device* datacenter = devices_[1].get();
   const Placement placement =
@@ -138,10 +145,10 @@ Result<TiersRun> TiersBench::run(const TiersArm& arm, std::span<const Arrival> t
   if (!engine) return std::unexpected(engine.error());
 
   std::vector<GenerateRequest> requests;
-  Schedule schedule;
+  Schedule schedule{.at_once = at_once};
   for (const Arrival& arrival : traffic) {
     requests.push_back(arrival.request);
-    schedule.due_s.push_back(arrival.at * length_s);
+    if (length_s > 0) schedule.due_s.push_back(arrival.at * length_s);
   }
   const auto played = play(**engine, clock, wake, requests, schedule);
   if (!played) return std::unexpected(played.error());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,9 +25,10 @@ struct TiersArm {
 struct TiersRun {
   double seconds = 0;  // first arrival to last token
   int64_t output_tokens = 0;
-  std::vector<double> encode_latency_us;  // of each picture: submitted to encoded
-  std::vector<double> transfer_share;     // of each request that anything was moved for
-  std::vector<double> first_token_us;     // of requests with pictures
+  std::vector<double> encode_latency_us;   // of each picture: submitted to encoded
+  std::vector<double> transfer_share;      // of each request that anything was moved for
+  std::vector<double> first_token_us;      // of requests with pictures
+  std::vector<double> any_first_token_us;  // of all
   double longest_stolen_step_us = 0;
   double vision_share = 0;     // of the time the devices worked
   double busy[2] = {0, 0};     // part of `seconds` that each device worked
@@ -47,8 +49,15 @@ class TiersBench {
   // For make_traffic(): prompts alone need no weights of a certain arrangement.
   const Model& any_model() const { return *prompts_; }
 
-  // Loads the model for the arm, then plays the traffic over `length_s` seconds (0: all at once).
-  Result<TiersRun> run(const TiersArm& arm, std::span<const Arrival> traffic, double length_s);
+  // Loads the model for the arm, then plays the traffic over `length_s` seconds (0: all at once, or
+  // rather at most `at_once` under way).
+  Result<TiersRun> run(const TiersArm& arm, std::span<const Arrival> traffic, double length_s,
+                       size_t at_once = std::numeric_limits<size_t>::max());
+
+  // The consumer's first.
+  std::vector<Device*> devices() const;
+  // What run() gives the engine.
+  static EngineConfig engine_config(const TiersArm& arm);
 
  private:
   TiersBench() = default;
