@@ -13,8 +13,8 @@
 #include "app/bench_report.h"
 #include "app/commands.h"
 #include "app/exit_codes.h"
-#include "app/plan_inputs.h"
 #include "app/model_source.h"
+#include "app/plan_inputs.h"
 #include "app/served_engine.h"
 #include "base/clock.h"
 

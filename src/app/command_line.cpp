@@ -253,7 +253,8 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   if (const auto planned = run_plan(app, parsed.plan)) return *planned;
   if (app.get_subcommands().empty())
     return usage_error(
-        "name a sub-command: serve, run, bench, pull, import, list, show, rm, load, unload, ps, logs, "
+        "name a sub-command: serve, run, bench, pull, import, list, show, rm, load, unload, ps, "
+        "logs, "
         "keys, plan, simulate, config, completion or version");
 
   parsed.sources.environment = [](const char* name) { return std::getenv(name); };
@@ -270,8 +271,9 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   if (logs->parsed() || keys->parsed() || of_store) {
     const char* path = logs->parsed() ? "log.path" : of_store ? "model.store" : "auth.keys_path";
     // What a setting names elsewhere is this user's own affair.
-    const bool of_service = !parsed.sources.service_state.empty() &&
-                            loaded->values.at(path).value.starts_with(parsed.sources.service_state + "/");
+    const bool of_service =
+        !parsed.sources.service_state.empty() &&
+        loaded->values.at(path).value.starts_with(parsed.sources.service_state + "/");
     if (const Status owner = act_as_owner(of_service ? parsed.sources.service_state : ""); !owner) {
       print_error(owner.error());
       return kExitFailure;

@@ -272,15 +272,15 @@ Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, s
 Result<int32_t> gpu_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
                               size_t free_bytes) {
   const int64_t per_sequence = (max_model_len + config.block_size - 1) / config.block_size;
-  const auto room =
-      static_cast<int64_t>(free_bytes / 10 * 9 / std::max<size_t>(block_bytes, 1));
+  const auto room = static_cast<int64_t>(free_bytes / 10 * 9 / std::max<size_t>(block_bytes, 1));
   if (room < per_sequence)
-    return fail(ErrorKind::kResourceExhausted,
-                fmt::format("the KV cache of one sequence of {} tokens takes {} MiB and the GPU has "
-                            "{} MiB left beside the weights; lower --max-model-len or set "
-                            "--kv-blocks",
-                            max_model_len, static_cast<size_t>(per_sequence) * block_bytes >> 20,
-                            free_bytes >> 20));
+    return fail(
+        ErrorKind::kResourceExhausted,
+        fmt::format("the KV cache of one sequence of {} tokens takes {} MiB and the GPU has "
+                    "{} MiB left beside the weights; lower --max-model-len or set "
+                    "--kv-blocks",
+                    max_model_len, static_cast<size_t>(per_sequence) * block_bytes >> 20,
+                    free_bytes >> 20));
   constexpr int64_t kMost = 100'000'000;
   return static_cast<int32_t>(std::min(room, kMost));
 }
@@ -334,8 +334,7 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
 
   const auto max_model_len = resolve_max_model_len(config, loaded->model.spec);
   if (!max_model_len) return std::unexpected(max_model_len.error());
-  const auto kv_blocks =
-      resolve_kv_blocks(config, *max_model_len, loaded->model.spec, *placement);
+  const auto kv_blocks = resolve_kv_blocks(config, *max_model_len, loaded->model.spec, *placement);
   if (!kv_blocks) return std::unexpected(kv_blocks.error());
 
   EngineConfig engine_config;

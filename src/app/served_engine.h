@@ -48,8 +48,8 @@ Result<std::vector<std::unique_ptr<Device>>> open_devices(const Config& config);
 Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
                                   size_t free_bytes);
 
-// The same on GPUs: as many as fit 0.9 of the memory that is free beside the weights. The rest is for
-// embeddings and what the driver takes.
+// The same on GPUs: as many as fit 0.9 of the memory that is free beside the weights. The rest is
+// for embeddings and what the driver takes.
 Result<int32_t> gpu_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
                               size_t free_bytes);
 
