@@ -9,6 +9,7 @@ namespace hs::cuda {
 namespace {
 
 constexpr int64_t kBannedIds = 64;  // of a row: end tokens
+constexpr int64_t kBiases = 1024;   // of a row; a longer list makes the area grow
 
 int32_t mask_words(int64_t vocab) {
   return static_cast<int32_t>((vocab + 31) / 32);
@@ -40,7 +41,9 @@ Status SamplingArea::grow(Buffer& buffer, size_t bytes) {
 Status SamplingArea::reserve(int64_t n_rows, int64_t vocab, int64_t n_counts) {
   const size_t row_bytes = sizeof(SamplingRow) +
                            static_cast<size_t>(n_counts) * sizeof(TokenCount) +
-                           static_cast<size_t>(kBannedIds) * sizeof(int32_t);
+                           static_cast<size_t>(kBannedIds) * sizeof(int32_t) +
+                           static_cast<size_t>(kBiases) * sizeof(TokenBias) +
+                           static_cast<size_t>(mask_words(vocab)) * sizeof(uint32_t);
   const auto n = static_cast<size_t>(n_rows);
   HS_TRY(grow(rows_, n * row_bytes));
   packed_.reserve(n * row_bytes);
