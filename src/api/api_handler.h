@@ -32,8 +32,8 @@ struct ApiOptions {
   size_t held_bodies_bytes_max = size_t{1} << 30;
   // Before the first model is loaded, for metrics; may be empty.
   std::vector<std::string> served_names;
-  bool loopback_only = true;              // bound to loopback: foreign Host headers are refused
-  int64_t keep_alive_ms = 10'000;         // silence on a stream before a comment is sent
+  bool loopback_only = true;       // bound to loopback: foreign Host headers are refused
+  int64_t keep_alive_ms = 10'000;  // silence on a stream before a comment is sent
   std::span<const StaticFile> pages;
   std::function<void(RequestRow)> log_row;     // never blocks
   std::function<uint64_t()> log_rows_dropped;  // for /metrics

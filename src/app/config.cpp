@@ -160,7 +160,7 @@ Result<LoadedConfig> load_config(const ConfigSources& sources,
     loaded.values["log.path"].value = loaded.config.log_path;
   }
   if (loaded.config.models_dir.empty()) {
-    loaded.config.models_dir = 
+    loaded.config.models_dir =
         default_state_path(sources.environment, "models", sources.service_state);
     loaded.values["model.store"].value = loaded.config.models_dir;
   }

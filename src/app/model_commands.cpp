@@ -51,14 +51,17 @@ void add_model_commands(CLI::App& app, ModelsOptions& options,
     const std::string_view name = command.name;
     if (name == "list") sub.alias("ls");
     if (name == "pull") {
-      add_name(sub, options, "Which, as on Hugging Face; @ and a branch, tag or commit [main]", true);
-      sub.add_flag("--dry-run", options.dry_run, "Only say what would be fetched, and whether it fits");
+      add_name(sub, options, "Which, as on Hugging Face; @ and a branch, tag or commit [main]",
+               true);
+      sub.add_flag("--dry-run", options.dry_run,
+                   "Only say what would be fetched, and whether it fits");
     }
     if (name == "import") {
       sub.add_option("FROM", options.from, "A checkpoint's folder, or a Hugging Face cache")
           ->required()
           ->type_name("DIR");
-      sub.add_option("--name", options.name, "What to call it [as in the cache; local/ and the folder's]")
+      sub.add_option("--name", options.name,
+                     "What to call it [as in the cache; local/ and the folder's]")
           ->type_name("ORG/NAME");
       sub.add_flag("--copy", options.copy, "Bytes of its own instead of hard links");
     }

@@ -1,5 +1,5 @@
-// The sub-commands of models: pull, import, list, show and rm work on the store; load, unload and ps
-// talk to the running server.
+// The sub-commands of models: pull, import, list, show and rm work on the store; load, unload and
+// ps talk to the running server.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,9 @@ class App;
 namespace hs {
 
 struct ModelsOptions {
-  std::string model;    // "org/name@revision"; "" where none was named
-  std::string from;     // of import: a folder
-  std::string name;     // of import: what it is to be called
+  std::string model;  // "org/name@revision"; "" where none was named
+  std::string from;   // of import: a folder
+  std::string name;   // of import: what it is to be called
   bool json = false;
   bool dry_run = false;  // of pull
   bool partial = false;  // of rm: what is not complete, instead of a model

@@ -89,15 +89,16 @@ MemoryFit ModelManager::memory_fit(const PullPlan& plan) const {
 Status ModelManager::may_change() const {
   if (stopping_)
     return fail(ErrorKind::kUnavailable, "The server is shutting down.", "shutting_down");
-  const bool busy = state_.stage == ServedState::Stage::kDraining ||
-                    state_.stage == ServedState::Stage::kLoading;
+  const bool busy =
+      state_.stage == ServedState::Stage::kDraining || state_.stage == ServedState::Stage::kLoading;
   if (busy) return std::unexpected(changing());
   return {};
 }
 
 Status ModelManager::load(LoadTarget target) {
   if (Status may = may_change(); !may) return may;
-  const bool is_there = engine_ != nullptr && state_.model == target.model && state_.id == target.id;
+  const bool is_there =
+      engine_ != nullptr && state_.model == target.model && state_.id == target.id;
   if (is_there) return {};
   next_ = std::move(target);
   if (engine_ != nullptr)

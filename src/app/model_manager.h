@@ -77,8 +77,8 @@ class ModelManager final : public ModelAdmin {
   PullJobs jobs_;
   AsyncWakeup wakeup_;
   ServedState state_;
-  std::optional<LoadTarget> next_;      // to be loaded when the old one is gone
-  std::shared_ptr<FileLock> hold_;      // of what is loaded
+  std::optional<LoadTarget> next_;  // to be loaded when the old one is gone
+  std::shared_ptr<FileLock> hold_;  // of what is loaded
   std::unique_ptr<ServedEngine> engine_;
   std::weak_ptr<const ServedModel> released_;  // while draining: expires with the last request
   Timer progress_;

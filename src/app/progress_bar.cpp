@@ -30,8 +30,9 @@ std::string ProgressBar::text(std::string_view label, int64_t done, int64_t tota
   const int64_t percent = total > 0 ? done * 100 / total : 100;
   std::string out = fmt::format("{:3} %  {} of {}", percent, size_text(done), size_text(total));
   if (rate > 1)
-    out += fmt::format("  {}/s  {} left", size_text(static_cast<int64_t>(rate)),
-                       duration_text(static_cast<int64_t>(static_cast<double>(total - done) / rate)));
+    out +=
+        fmt::format("  {}/s  {} left", size_text(static_cast<int64_t>(rate)),
+                    duration_text(static_cast<int64_t>(static_cast<double>(total - done) / rate)));
   if (on_terminal_) {
     const auto filled = static_cast<int>(percent * kCells / 100);
     out = fmt::format("[{:=<{}}{:<{}}] {}", "", filled, "", kCells - filled, out);

@@ -31,7 +31,9 @@ std::string text_of(const json& object, const char* key) {
 
 // The server that the same settings start: reached from this machine.
 std::string server_url(const Config& config) {
-  std::string host = config.host == "0.0.0.0" ? "127.0.0.1" : config.host == "::" ? "::1" : config.host;
+  std::string host = config.host == "0.0.0.0" ? "127.0.0.1"
+                     : config.host == "::"    ? "::1"
+                                              : config.host;
   if (host.find(':') != host.npos) host = '[' + host + ']';
   return fmt::format("http://{}:{}", host, config.port);
 }
@@ -73,8 +75,7 @@ class Remote {
                   fmt::format("no server at {}: {}", url_, answer.error().message));
     json parsed = json::parse(answer->body, nullptr, false);
     if (!parsed.is_object()) parsed = json::object();
-    if (answer->head.status >= 300)
-      return std::unexpected(refusal(parsed, answer->head.status));
+    if (answer->head.status >= 300) return std::unexpected(refusal(parsed, answer->head.status));
     return parsed;
   }
   // "served" of the list of models.
@@ -147,8 +148,9 @@ int settle(const Remote& remote, const ModelsOptions& options) {
 
 int load_command(const Config& config, const ModelsOptions& options) {
   const Remote remote(config, options);
-  const auto begun = remote.ask("/admin/models/load", json{{"model", options.model}}.dump(
-                                    -1, ' ', false, json::error_handler_t::replace));
+  const auto begun = remote.ask(
+      "/admin/models/load",
+      json{{"model", options.model}}.dump(-1, ' ', false, json::error_handler_t::replace));
   if (!begun) return failure(begun.error());
   return options.no_wait ? print_served(*begun, options) : settle(remote, options);
 }

@@ -186,8 +186,7 @@ Status Server::start() {
   if (!log) return std::unexpected(log.error());
   log_ = *std::move(log);
   api_ = std::make_unique<ApiHandler>(loop_, workers_, clock_, api_options());
-  models_ =
-      std::make_unique<ModelManager>(loop_, workers_, clock_, config_, *api_, model_events());
+  models_ = std::make_unique<ModelManager>(loop_, workers_, clock_, config_, *api_, model_events());
   api_->set_models(models_.get());
   key_watch_ =
       std::make_unique<KeyWatch>(workers_, config_.keys_path,
@@ -234,10 +233,9 @@ void Server::tick() {
                     served.error ? served.error->message : "no model is loaded"));
   if (served.stage != ServedState::Stage::kReady) return;
   const EngineStats stats = models_->engine()->engine->stats();
-  manager_.status(fmt::format("serving {} at http://{}: {} running, {} waiting{}",
-                              models_->engine()->served->names.front(), http_->address(),
-                              stats.running, stats.waiting,
-                              stats.degraded ? ", a device is lost" : ""));
+  manager_.status(fmt::format(
+      "serving {} at http://{}: {} running, {} waiting{}", models_->engine()->served->names.front(),
+      http_->address(), stats.running, stats.waiting, stats.degraded ? ", a device is lost" : ""));
 }
 
 // A device call that hangs ends the signs of life, and with them the process.

@@ -148,7 +148,8 @@ constexpr int32_t kMany = 1'000'000;
 
 constexpr Setting kSettings[] = {
     {"--model", "model.path", "HETEROSERVE_MODEL", "", "MODEL",
-     "Checkpoint in Hugging Face layout, or a model of the store by name; may also be given without "
+     "Checkpoint in Hugging Face layout, or a model of the store by name; may also be given "
+     "without "
      "the flag. None: serve begins without a model",
      set_text<&Config::model>},
     {"--models-dir", "model.store", "HETEROSERVE_MODELS_DIR", "", "DIR",
@@ -190,7 +191,8 @@ constexpr Setting kSettings[] = {
     {"--block-size", "engine.block_size", "HETEROSERVE_BLOCK_SIZE", "16", "N",
      "Tokens in one block of the KV cache", set_integer<&Config::block_size, 1, 256>},
     {"--kv-blocks", "engine.kv_blocks", "HETEROSERVE_KV_BLOCKS", "0", "N",
-     "Blocks of the KV cache; 0: what a GPU has room for, or on the CPU as many as sequences can use, "
+     "Blocks of the KV cache; 0: what a GPU has room for, or on the CPU as many as sequences can "
+     "use, "
      "within a quarter of the free memory",
      set_integer<&Config::kv_blocks, 0, 100 * kMany>},
     {"--max-queue", "engine.max_queue", "HETEROSERVE_MAX_QUEUE", "256", "N",
@@ -201,7 +203,8 @@ constexpr Setting kSettings[] = {
     {"--threads", "engine.threads", "HETEROSERVE_THREADS", "0", "N",
      "Threads that compute; 0: one a core", set_integer<&Config::threads, 0, 1024>},
     {"--device", "engine.device", "HETEROSERVE_DEVICE", "auto", "KIND",
-     "What computes: auto (GPUs where there are some, else the CPU), cuda (GPUs, or no start) or cpu",
+     "What computes: auto (GPUs where there are some, else the CPU), cuda (GPUs, or no start) or "
+     "cpu",
      set_device},
     {"--consumer", "tiers.consumer", "HETEROSERVE_CONSUMER", "", "DEVICES",
      "Devices for pictures, separated by commas: cpu:0, cuda:1, an index, UUID, PCI address, part "

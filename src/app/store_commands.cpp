@@ -113,8 +113,8 @@ int pull_command(const Config& config, const ModelsOptions& options) {
   {
     ProgressBar bar(clock, isatty(STDERR_FILENO) == 1);
     hooks.progress = [&bar](const PullProgress& progress) {
-      bar.show(progress.checking ? "checking " + progress.file : progress.file,
-               progress.bytes_done, progress.bytes_total);
+      bar.show(progress.checking ? "checking " + progress.file : progress.file, progress.bytes_done,
+               progress.bytes_total);
     };
     model = run_pull(store, endpoint, *plan, hooks, clock);
   }
@@ -159,8 +159,8 @@ int list_command(const Config& config, const ModelsOptions& options) {
       fmt::print("{}\n", stored_model_json(model, "stored"));
     else
       fmt::print("{:<44}  {:<18}  {:>9}  {:<36}  {}\n", manifest.repo,
-                 manifest.commit.substr(0, 18), size_text(manifest.bytes()),
-                 manifest.architecture, day_text(manifest.installed_ms));
+                 manifest.commit.substr(0, 18), size_text(manifest.bytes()), manifest.architecture,
+                 day_text(manifest.installed_ms));
   }
   for (const PartialModel& partial : *partials)
     fmt::print(stderr, "not complete: {} ({}); `pull` goes on, `rm --partial` removes it\n",

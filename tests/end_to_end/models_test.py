@@ -53,9 +53,7 @@ def stored(folder: Path) -> Path:
 
 def post(server: Server, path: str, body: dict) -> tuple[int, dict]:
     """A POST with JSON."""
-    request = urllib.request.Request(
-        server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
+    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=30) as reply:
             return reply.status, json.load(reply)

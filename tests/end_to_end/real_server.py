@@ -23,7 +23,15 @@ class Server:
     def __init__(self, folder: Path, *flags: str, model: Path | str = DEMO, file_bytes_max: int | None = None):
         self.log_path = folder / "requests.db"
         self.keys_path = folder / "keys.db"
-        command = [str(BINARY), "serve", *([str(model)] if model else []), "--port", "0", "--log-path", str(self.log_path)]
+        command = [
+            str(BINARY),
+            "serve",
+            *([str(model)] if model else []),
+            "--port",
+            "0",
+            "--log-path",
+            str(self.log_path),
+        ]
         command += ["--keys-path", str(self.keys_path), *flags]
 
         def limit_files() -> None:
