@@ -102,6 +102,9 @@ constexpr std::string_view kProgramTail = R"(# EXIT STATUS
 
 # ENVIRONMENT
 
+*HETEROSERVE_CONFIG*
+	The settings file to read instead of /etc/heteroserve/heteroserve.toml, as *--config* names one.
+
 *HETEROSERVE_CPU_ISA*
 	The most that kernels may use of the processor: avx2, avx512, avx512bf16 or amx.
 
