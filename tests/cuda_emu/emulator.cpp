@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda_emu/built_in.h"
@@ -70,7 +71,7 @@ class Grid {
   void wait_for_block(std::source_location where);
   void meet(uint32_t mask, const char* op, const void* in, size_t in_bytes, void* out,
             size_t out_bytes, void (*combine)(Lanes&), std::source_location where);
-  [[noreturn]] void fail(const std::string& text, cudaError_t error = cudaErrorLaunchFailure);
+  [[noreturn]] void fail(std::string text, cudaError_t error = cudaErrorLaunchFailure);
   std::byte* shared() const { return shared_.data(); }
   Thread& current() { return *current_; }
 
@@ -264,10 +265,10 @@ std::string Grid::who() const {
   return fmt::format("block {} thread {}", block_now_, current_->index);
 }
 
-// Never returns: the thread's stack is dropped.
-void Grid::fail(const std::string& text, cudaError_t error) {
+// Never returns: the thread's stack is dropped, and what stands there not destroyed.
+void Grid::fail(std::string text, cudaError_t error) {
   fault_error_ = error;
-  fault_ = fmt::format("{}: {}", who(), text);
+  fault_ = fmt::format("{}: {}", who(), std::exchange(text, {}));
   switch_fiber(current_->fiber, scheduler_);
   __builtin_unreachable();
 }
@@ -298,7 +299,7 @@ void report_bad_access() {
     text += fmt::format(": {} {}", state.bad_write ? "write to" : "read of",
                         describe(state.bad_address));
   }
-  grid_here().fail(text, cudaErrorIllegalAddress);
+  grid_here().fail(std::move(text), cudaErrorIllegalAddress);
 }
 
 void on_signal(int signal, siginfo_t* info, void* context) {
@@ -321,6 +322,7 @@ class FaultHandler {
  public:
   FaultHandler() {
     const FiberStack& stack = state.signals;
+    forget_frames(state.emergency);  // of a report
     const stack_t mine = {.ss_sp = stack.bottom(), .ss_flags = 0, .ss_size = stack.bytes()};
     sigaltstack(&mine, &old_stack_);
     struct sigaction action = {};

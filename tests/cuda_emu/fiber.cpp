@@ -64,10 +64,14 @@ FiberStack::~FiberStack() {
   if (mapping_ != nullptr) munmap(mapping_, mapped_);
 }
 
-Fiber make_fiber(const FiberStack& stack, void (*entry)()) {
+void forget_frames([[maybe_unused]] const FiberStack& stack) {
 #if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(stack.bottom(), stack.bytes());  // what a dropped fiber left
+  __asan_unpoison_memory_region(stack.bottom(), stack.bytes());
 #endif
+}
+
+Fiber make_fiber(const FiberStack& stack, void (*entry)()) {
+  forget_frames(stack);  // what a dropped fiber left
   // As if entry had just been called: six saved registers, the way to entry, and a return address
   // that nobody uses.
   constexpr size_t kWords = 8;

@@ -35,6 +35,9 @@ struct Fiber {
   size_t bytes = 0;
 };
 
+// The stack is used anew: tells AddressSanitizer to forget frames that were never left.
+void forget_frames(const FiberStack& stack);
+
 // A fiber that calls entry() when it is first switched to; entry must not return.
 Fiber make_fiber(const FiberStack& stack, void (*entry)());
 
