@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/chat_messages.h"
+#include "api/format_fields.h"
 #include "api/image_fields.h"
 #include "api/json_parser.h"
 #include "api/object_reader.h"
@@ -31,23 +32,6 @@ void read_logprobs(ObjectReader& body, SamplingFields& sampling) {
   if (n_top && !wanted && *n_top > 0)
     body.fail_field("top_logprobs", "'top_logprobs' is only allowed with 'logprobs': true.");
   if (wanted) sampling.n_logprobs = static_cast<int32_t>(n_top.value_or(0));
-}
-
-void read_response_format(ObjectReader& body) {
-  const json* format = body.any("response_format");
-  if (format == nullptr) return;
-  const auto type = format->is_object() ? format->find("type") : format->end();
-  if (!format->is_object() || type == format->end() || !type->is_string())
-    return body.fail_field("response_format", "'response_format' must be an object with a type.");
-  const std::string& name = type->get_ref<const std::string&>();
-  if (name == "json_object" || name == "json_schema")
-    body.fail_field("response_format",
-                    "'response_format' of type json_object or json_schema is not "
-                    "supported yet.",
-                    ErrorKind::kUnsupported, "unsupported_parameter");
-  else if (name != "text")
-    body.fail_field("response_format",
-                    "'response_format.type' must be text, json_object or json_schema.");
 }
 
 void read_tools(ObjectReader& body) {
@@ -142,10 +126,11 @@ Status parse_chat_request(std::string_view body, const RequestLimits& limits,
                           ChatRequest& request) {
   const Result<json> parsed = parse_json(body);
   if (!parsed) return std::unexpected(parsed.error());
-  return read_chat_request(*parsed, limits, request);
+  return read_chat_request(*parsed, body, limits, request);
 }
 
-Status read_chat_request(const json& value, const RequestLimits& limits, ChatRequest& request) {
+Status read_chat_request(const json& value, std::string_view text, const RequestLimits& limits,
+                         ChatRequest& request) {
   if (!value.is_object())
     return fail(ErrorKind::kInvalidArgument, "The body must be a JSON object.", "invalid_type");
   ObjectReader body(value, "");
@@ -155,7 +140,8 @@ Status read_chat_request(const json& value, const RequestLimits& limits, ChatReq
   read_max_tokens(body, request.sampling);
   read_logprobs(body, request.sampling);
   read_stream(body, request.stream);
-  read_response_format(body);
+  read_response_format(body, text, request.sampling.form);
+  read_structured_outputs(body, text, request.sampling.form);
   read_tools(body);
   read_modalities(body);
   refuse_unsupported(body);

@@ -37,8 +37,9 @@ struct ChatRequest {
 // Fills in what it can also when it fails, because the log names the model of a refused request.
 // Errors: kInvalidArgument, and kUnsupported for what OpenAI has and this server does not yet.
 Status parse_chat_request(std::string_view body, const RequestLimits& limits, ChatRequest& request);
-Status read_chat_request(const nlohmann::json& body, const RequestLimits& limits,
-                         ChatRequest& request);
+// `text`: the body as it came.
+Status read_chat_request(const nlohmann::json& body, std::string_view text,
+                         const RequestLimits& limits, ChatRequest& request);
 
 // What makes the prompt of a chat: messages, pictures, template settings. Errors go to `body`.
 void read_chat_prompt(ObjectReader& body, const RequestLimits& limits, ChatRequest& request);

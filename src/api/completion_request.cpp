@@ -76,11 +76,6 @@ void read_completion_only(ObjectReader& body, CompletionRequest& request) {
   if (suffix != nullptr && *suffix != "")
     body.fail_field("suffix", "'suffix' is not supported: the models served here only continue.",
                     ErrorKind::kUnsupported, "unsupported_parameter");
-  const json* format = body.any("response_format");
-  const bool is_text = format == nullptr || *format == json{{"type", "text"}};
-  if (!is_text)
-    body.fail_field("response_format", "'response_format' is not supported for completions.",
-                    ErrorKind::kUnsupported, "unsupported_parameter");
 }
 
 }  // namespace
@@ -96,6 +91,8 @@ Status parse_completion_request(std::string_view text, const RequestLimits& limi
   read_prompt(body, limits, request.prompts);
   read_sampling(body, limits, request.sampling);
   read_completion_only(body, request);
+  read_response_format(body, text, request.sampling.form);
+  read_structured_outputs(body, text, request.sampling.form);
   read_stream(body, request.stream);
   refuse_unsupported(body);
   accept_ignored(body);

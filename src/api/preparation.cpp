@@ -142,6 +142,15 @@ GenerateRequest with_sampling(const SamplingFields& fields, const ServedModel& m
   return generate;
 }
 
+// The grammar that the answer's form asks for; null for none.
+Result<std::shared_ptr<Grammar>> grammar_of(const AnswerForm& form, const ServedModel& model,
+                                            bool begins_text) {
+  if (!form.language) return nullptr;
+  auto grammar = model.grammars->get(*form.language, form.text, begins_text);
+  if (!grammar) return std::unexpected(form_error(grammar.error(), form));
+  return grammar;
+}
+
 // What every kind of request has in common once its fields have been read.
 Status check_common(const Status& parsed, const SamplingFields& sampling,
                     const PreparationInput& input, PreparedRequest& prepared) {
@@ -165,6 +174,10 @@ Status prepare(const PreparationInput& input, ChatRequest& request, std::string_
     return std::unexpected(std::move(error));
   }
   GenerateRequest generate = with_sampling(request.sampling, input.model, input.drawn_seed);
+  auto grammar =
+      grammar_of(request.sampling.form, input.model, !request.input.continue_final_message);
+  if (!grammar) return std::unexpected(grammar.error());
+  generate.grammar = *std::move(grammar);
   generate.prompt = *std::move(prompt);
   generate.continues_text = request.input.continue_final_message;
   prepared.generate.push_back(std::move(generate));
@@ -183,6 +196,8 @@ Status prepare(const PreparationInput& input, const CompletionRequest& request,
                         .echo = {},
                         .stream = request.stream};
   prepared.prompt_param = "prompt";
+  const auto grammar = grammar_of(sampling.form, input.model, false);
+  if (!grammar) return std::unexpected(grammar.error());
   for (const CompletionPrompt& one : request.prompts) {
     if (Status ids = check_ids(one.token_ids, *input.model.spec, "prompt"); !ids) return ids;
     GenerateRequest generate =
@@ -190,6 +205,7 @@ Status prepare(const PreparationInput& input, const CompletionRequest& request,
     auto prompt = one.is_tokens ? prompts.from_tokens(one.token_ids)
                                 : prompts.completion(one.text, request.add_special_tokens);
     if (!prompt) return std::unexpected(prompt.error());
+    generate.grammar = *grammar;
     generate.prompt = *std::move(prompt);
     if (generate.prompt.token_ids.empty())
       return fail(ErrorKind::kInvalidArgument, "The prompt is empty.", "invalid_value", "prompt");

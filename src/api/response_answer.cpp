@@ -146,9 +146,8 @@ class ResponseAnswer final : public AnswerFormat {
     append_json_number(out, shape_.temperature);
     out += ",\"top_p\":";
     append_json_number(out, shape_.top_p);
-    out +=
-        ",\"text\":{\"format\":{\"type\":\"text\"}},\"tool_choice\":\"auto\",\"tools\":[],\"top_"
-        "logprobs\":";
+    out += ",\"text\":{\"format\":" + shape_.format_json;
+    out += "},\"tool_choice\":\"auto\",\"tools\":[],\"top_logprobs\":";
     out += std::to_string(shape_.n_logprobs > 0 ? shape_.n_logprobs : 0);
     out += ",\"truncation\":\"disabled\",\"metadata\":" + shape_.metadata_json;
     if (usage != nullptr) out += ",\"usage\":" + response_usage_json(*usage);

@@ -15,6 +15,7 @@ struct ResponseShape {
   std::optional<std::string> instructions;
   std::optional<int32_t> max_output_tokens;
   std::string metadata_json = "{}";
+  std::string format_json = R"({"type":"text"})";  // text.format, as the client gave it
   float temperature = 1;
   float top_p = 1;
   int32_t n_logprobs = -1;

@@ -174,18 +174,6 @@ void refuse_state(ObjectReader& body) {
     refuse(body, "background", "must be false: this server stores nothing.");
 }
 
-void read_format(ObjectReader& body) {
-  const json* text = body.any("text");
-  if (text == nullptr) return;
-  if (!text->is_object())
-    return body.fail_field("text", "'text' must be an object.", ErrorKind::kInvalidArgument,
-                           "invalid_type");
-  ObjectReader fields(*text, "text");
-  const json* format = fields.any("format");
-  if (format != nullptr && (!format->is_object() || format->value("type", json()) != "text"))
-    refuse(body, "text", "may only ask for the format of type text so far.");
-}
-
 void read_tools(ObjectReader& body) {
   const json* tools = body.any("tools");
   const json* choice = body.any("tool_choice");
@@ -242,7 +230,9 @@ Status parse_response_request(std::string_view text, const RequestLimits& limits
   chat.sampling.max_tokens = read_count(body, "max_output_tokens", 1);
   read_logprobs(body, chat.sampling);
   chat.stream.stream = body.boolean("stream").value_or(false);
-  read_format(body);
+  read_text_format(body, text, chat.sampling.form);
+  if (chat.sampling.form.language)
+    request.format_json = json_part_in_order(text, {"text", "format"});
   refuse_unsupported(body);
   accept_ignored(body);
   // Nothing is ever cut off, whatever truncation says.
@@ -262,6 +252,7 @@ ResponseShape shape_of(const ResponseRequest& request, const std::string& metada
   shape.metadata_json = metadata_json.empty() ? "{}" : metadata_json;
   shape.n_logprobs = sampling.n_logprobs;
   shape.stream = request.chat.stream.stream;
+  shape.format_json = request.format_json;
   return shape;
 }
 

@@ -17,6 +17,7 @@ struct ResponseRequest {
   ChatRequest chat;
   std::string instructions;
   bool has_instructions = false;
+  std::string format_json = R"({"type":"text"})";  // text.format, as it came
 };
 
 // As parse_chat_request().

@@ -123,13 +123,19 @@ struct Unsupported {
   bool (*asks_nothing)(const json&);
 };
 constexpr Unsupported kUnsupported[] = {
-    {"length_penalty", is_one},       {"use_beam_search", is_false},
-    {"prompt_logprobs", is_never},    {"logprob_token_ids", is_empty},
-    {"return_token_ids", is_false},   {"truncate_prompt_tokens", is_never},
-    {"structured_outputs", is_never}, {"guided_json", is_never},
-    {"guided_regex", is_never},       {"guided_choice", is_never},
-    {"guided_grammar", is_never},     {"chat_template", is_never},
-    {"media_io_kwargs", is_empty},    {"audio", is_never},
+    {"length_penalty", is_one},
+    {"use_beam_search", is_false},
+    {"prompt_logprobs", is_never},
+    {"logprob_token_ids", is_empty},
+    {"return_token_ids", is_false},
+    {"truncate_prompt_tokens", is_never},
+    {"guided_json", is_never},
+    {"guided_regex", is_never},
+    {"guided_choice", is_never},
+    {"guided_grammar", is_never},
+    {"chat_template", is_never},
+    {"media_io_kwargs", is_empty},
+    {"audio", is_never},
 };
 
 }  // namespace

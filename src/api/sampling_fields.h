@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "api/format_fields.h"
 #include "api/object_reader.h"
 #include "kernels/sampling.h"
 
@@ -50,6 +51,7 @@ struct SamplingFields {
   std::vector<std::string> bad_words;  // none empty
   int32_t priority = 0;
   std::string cache_salt;
+  AnswerForm form;
 };
 
 struct StreamFields {

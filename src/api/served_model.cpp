@@ -11,6 +11,16 @@ bool ServedModel::has_name(std::string_view name) const {
   return std::ranges::find(names, name) != names.end();
 }
 
+std::shared_ptr<GrammarCache> make_grammars(const ModelSpec& spec, const Tokenizer& tokenizer) {
+  std::vector<std::string> bytes(static_cast<size_t>(spec.vocab_size));
+  const int32_t n = std::min(tokenizer.size(), spec.vocab_size);
+  for (int32_t id = 0; id < n; ++id) {
+    if (!tokenizer.is_special(id)) bytes[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
+  }
+  return std::make_shared<GrammarCache>(std::move(bytes), spec.eos_ids,
+                                        tokenizer.strips_leading_space());
+}
+
 Error unknown_model(const ServedModel& model) {
   return {ErrorKind::kNotFound,
           fmt::format("The model does not exist here. Served: {}.", fmt::join(model.names, ", ")),

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "grammar/grammar_cache.h"
 #include "media/image.h"
 #include "model/model.h"
 
@@ -27,6 +29,7 @@ struct ServedModel {
                                    // metrics the first
   const ModelSpec* spec = nullptr;
   const PromptBuilder* prompts = nullptr;
+  std::shared_ptr<GrammarCache> grammars;
   int32_t max_model_len = 0;
   int64_t created_s = 0;  // unix time of the load
   std::vector<ServedDevice> devices;
@@ -35,6 +38,9 @@ struct ServedModel {
 
   bool has_name(std::string_view name) const;
 };
+
+// The grammars over a model's vocabulary. Special tokens have no part in a text.
+std::shared_ptr<GrammarCache> make_grammars(const ModelSpec& spec, const Tokenizer& tokenizer);
 
 // kNotFound "model_not_found", listing the names that are served.
 Error unknown_model(const ServedModel& model);

@@ -36,6 +36,7 @@ std::shared_ptr<const ServedModel> describe(const Config& config, const ServedEn
   served->names = served_names(config);
   served->spec = &loaded.model.spec;
   served->prompts = loaded.model.prompts.get();
+  served->grammars = make_grammars(loaded.model.spec, served->prompts->tokenizer());
   served->max_model_len = max_model_len;
   served->devices = devices_told(loaded);
   served->partition = to_string(config.partition);

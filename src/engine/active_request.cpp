@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace hs {
 namespace {
 
@@ -82,6 +84,11 @@ ActiveRequest::ActiveRequest(RequestId request_id, GenerateRequest request,
     inputs.token_counts = &token_counts;
   }
   if (!token_rules.empty()) inputs.rules = &token_rules;
+  if (request.grammar != nullptr) {
+    grammar.emplace(std::move(request.grammar), request.n_choices, token_rules.allowed);
+    HS_CHECK(grammar->start().has_value());  // Engine::submit looked
+    inputs.grammar = &*grammar;
+  }
   if (request.n_prompt_logprobs < 0) return;
   inputs.n_prompt_logprobs = std::min(request.n_prompt_logprobs, kMaxTopLogprobs);
   prompt_logprobs.resize(static_cast<size_t>(n_prompt - 1));

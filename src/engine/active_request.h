@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct ActiveRequest {
   StepInputs inputs;
   OutputRules rules;
   TokenRules token_rules;
+  std::optional<RequestGrammar> grammar;
   std::vector<TokenLogprob> prompt_logprobs;  // (n_prompt - 1), as far as they have come
   bool only_prompt;
   std::vector<ChoiceOutput> choices;

@@ -70,6 +70,13 @@ void ChoiceOutput::take_text(std::string_view text, Delta& delta) {
   delta.stop = std::move(output.stop);
 }
 
+ChoiceOutput::Delta ChoiceOutput::end() {
+  HS_CHECK(!finished_);
+  Delta delta;
+  finish(FinishReason::kStop, delta);
+  return delta;
+}
+
 void ChoiceOutput::finish(FinishReason reason, Delta& delta) {
   // The bytes that the detokenizer held back may still complete a stop string.
   take_text(detokenizer_.finish(), delta);

@@ -42,6 +42,8 @@ class ChoiceOutput {
   // REQUIRES: not finished. A token that ends the choice by its id gives no text and no
   // log-probability.
   Delta push(const SampledToken& token);
+  // Ends a choice that nothing may follow. REQUIRES: not finished.
+  Delta end();
   int32_t n_tokens() const { return n_tokens_; }
   bool finished() const { return finished_; }
 

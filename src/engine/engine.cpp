@@ -49,6 +49,25 @@ EngineImpl::~EngineImpl() {
   for (const EngineUnit& unit : parts_.units) unit.model->stop_ranks();
 }
 
+namespace {
+
+// That the text of a request with a grammar can begin.
+Status check_grammar(const GenerateRequest& request) {
+  if (request.grammar == nullptr) return {};
+  const auto mask = request.grammar->mask(request.grammar->start());
+  if (!mask) return std::unexpected(mask.error());
+  const std::vector<int32_t>& ids = request.allowed_token_ids;
+  const bool some =
+      ids.empty() ? std::ranges::any_of((*mask)->words, [](uint32_t word) { return word != 0; })
+                  : std::ranges::any_of(ids, [&](int32_t id) { return (*mask)->has(id); });
+  if (some) return {};
+  return fail(ErrorKind::kInvalidArgument,
+              "No token that is allowed begins a text of the requested format.",
+              "unsatisfiable_format");
+}
+
+}  // namespace
+
 Status EngineImpl::check_request(const GenerateRequest& request) const {
   const Prompt& prompt = request.prompt;
   if (prompt.token_ids.empty()) return fail(ErrorKind::kInvalidArgument, "The prompt is empty.");
@@ -58,6 +77,7 @@ Status EngineImpl::check_request(const GenerateRequest& request) const {
   }
   HS_CHECK_LE(std::abs(request.priority), kPriorityMax);
   for (const std::vector<int32_t>& word : request.bad_words) HS_CHECK(!word.empty());
+  if (const Status grammar = check_grammar(request); !grammar) return grammar;
   for (const int32_t id : request.allowed_token_ids) HS_CHECK(id >= 0 && id < spec_.vocab_size);
   HS_CHECK_EQ(prompt.positions.size(),
               prompt.token_ids.size() * static_cast<size_t>(spec_.n_position_axes));

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "engine/timeline.h"
 #include "engine/topology.h"
+#include "grammar/grammar.h"
 #include "model/model.h"
 
 namespace hs {
@@ -45,6 +46,7 @@ struct GenerateRequest {
   int32_t min_tokens = 0;             // before so many no stop counts, and no end token is sampled
   std::vector<TokenBias> logit_bias;  // each id once
   std::vector<int32_t> allowed_token_ids;       // only these are sampled; empty: all
+  std::shared_ptr<Grammar> grammar;             // the text stays inside it; null: any text
   std::vector<std::vector<int32_t>> bad_words;  // token sequences, none empty: never completed
   int32_t priority = 0;                         // lower goes first; within kPriorityMax of 0
   uint64_t cache_salt = 0;  // only requests with the same one share cached prompts and pictures

@@ -285,6 +285,17 @@ size_t EngineImpl::take_scored(const StepOrder::Item& item, std::span<const Samp
   return n;
 }
 
+namespace {
+
+void append(ChoiceOutput::Delta& delta, ChoiceOutput::Delta more) {
+  delta.text += more.text;
+  std::ranges::move(more.logprobs, std::back_inserter(delta.logprobs));
+  delta.finish = more.finish;
+  delta.stop = std::move(more.stop);
+}
+
+}  // namespace
+
 void EngineImpl::handle_token(RequestId id, int32_t choice, const SampledToken& token) {
   ActiveRequest* request = find(id);
   if (request == nullptr) return;  // cancelled in the meantime
@@ -312,6 +323,11 @@ void EngineImpl::handle_token(RequestId id, int32_t choice, const SampledToken& 
   } else {
     ++counters_.generation_tokens;
     delta = output.push(token);
+    if (!delta.finish && request->grammar) {
+      if (const Status goes_on = request->grammar->push(choice, token.id); !goes_on)
+        return end_request(id, &goes_on.error());
+      if (request->grammar->must_end(choice)) append(delta, output.end());
+    }
   }
   if (!delta.empty()) {
     sink->on_text(choice, delta.text, std::move(delta.logprobs), output.n_tokens());

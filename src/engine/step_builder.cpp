@@ -104,6 +104,11 @@ void StepBuilder::add_sampling(const Sequence& sequence, const StepInputs& input
                              counts.counts().end());
   }
   if (inputs.rules != nullptr) add_rules(*inputs.rules, sequence, row, step);
+  if (inputs.grammar != nullptr) {
+    add_allowed(inputs.grammar->allowed(sequence.choice), row, step);
+  } else if (inputs.rules != nullptr) {
+    add_allowed(inputs.rules->allowed, row, step);
+  }
   step.sampling.push_back(row);
 }
 
@@ -115,10 +120,14 @@ void StepBuilder::add_rules(const TokenRules& rules, const Sequence& sequence, S
   rules.append_banned(sequence, step.banned_ids);
   row.n_banned = static_cast<int32_t>(step.banned_ids.size() - n_banned);
   row.ban_eos = row.n_banned > 0;
-  if (rules.allowed.empty()) return;
-  row.allowed = rules.allowed.data();
-  step.allowed_words.insert(step.allowed_words.end(), rules.allowed.begin(), rules.allowed.end());
-  step.allowed_stride = static_cast<int32_t>(rules.allowed.size());
+}
+
+void StepBuilder::add_allowed(std::span<const uint32_t> words, SamplingRow& row,
+                              LanguageStep& step) {
+  if (words.empty()) return;
+  row.allowed = words.data();
+  step.allowed_words.insert(step.allowed_words.end(), words.begin(), words.end());
+  step.allowed_stride = static_cast<int32_t>(words.size());
 }
 
 // The row of token i gives the log-probability of token i + 1. Placeholders of pictures are scored

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/function_ref.h"
 #include "engine/embedding_memory.h"
+#include "engine/request_grammar.h"
 #include "engine/scheduler.h"
 #include "engine/token_counts.h"
 #include "engine/token_rules.h"
@@ -19,6 +21,7 @@ struct StepInputs {
   int32_t position_delta = 0;
   SamplingRow sampling;  // choice, position and counts are filled in here
   std::vector<SequenceTokenCounts>* token_counts = nullptr;  // of each choice; null: no penalties
+  const RequestGrammar* grammar = nullptr;                   // null: none
   const TokenRules* rules = nullptr;                         // null: none
   int32_t n_prompt_logprobs = -1;                            // as GenerateRequest's
 };
@@ -45,6 +48,7 @@ class StepBuilder {
   static void add_sampling(const Sequence& sequence, const StepInputs& inputs, LanguageStep& step);
   static void add_scored_rows(const StepOrder::Item& item, const StepInputs& inputs, int32_t row,
                               LanguageStep& step);
+  static void add_allowed(std::span<const uint32_t> words, SamplingRow& row, LanguageStep& step);
   static void add_rules(const TokenRules& rules, const Sequence& sequence, SamplingRow& row,
                         LanguageStep& step);
   static void link_sampling(LanguageStep& step);

@@ -32,7 +32,7 @@ std::array<uint8_t, 4> encode(uint32_t c, int n) {
 // ends of the range go on alone and what lies between takes every continuation.
 Expr between(ExpressionPool& pool, std::array<uint8_t, 4> first, std::array<uint8_t, 4> last,
              int at, int n) {
-  if (at == n) return kEmpty;
+  if (at == n) return kEmptyText;
   const auto i = static_cast<size_t>(at);
   const auto one = [&](uint8_t from, uint8_t to) { return pool.one_of(ByteSet::range(from, to)); };
   if (first[i] == last[i])

@@ -41,7 +41,7 @@ Expr ExpressionPool::intern(const Node& node) {
 }
 
 Expr ExpressionPool::one_of(const ByteSet& bytes) {
-  if (bytes.empty()) return kNever;
+  if (bytes.empty()) return kNoText;
   uint64_t hash = 0;
   for (const uint64_t word : bytes.words()) hash = mix(hash, word);
   std::vector<int32_t>& same = known_sets_[hash];
@@ -57,7 +57,7 @@ Expr ExpressionPool::one_of(const ByteSet& bytes) {
 }
 
 Expr ExpressionPool::literal(std::string_view text) {
-  Expr e = kEmpty;
+  Expr e = kEmptyText;
   for (size_t i = text.size(); i-- > 0;) {
     const auto byte = static_cast<uint8_t>(text[i]);
     e = pair(one_of(ByteSet::range(byte, byte)), e);
@@ -66,9 +66,9 @@ Expr ExpressionPool::literal(std::string_view text) {
 }
 
 Expr ExpressionPool::pair(Expr head, Expr rest) {
-  if (head == kNever || rest == kNever) return kNever;
-  if (head == kEmpty) return rest;
-  if (rest == kEmpty) return head;
+  if (head == kNoText || rest == kNoText) return kNoText;
+  if (head == kEmptyText) return rest;
+  if (rest == kEmptyText) return head;
   if (nodes_[static_cast<size_t>(head)].kind == Kind::kSequence) {
     // Sequences lean to the right. A loop, since a literal may be long.
     std::vector<Expr> heads;
@@ -84,7 +84,7 @@ Expr ExpressionPool::pair(Expr head, Expr rest) {
 }
 
 Expr ExpressionPool::sequence(std::span<const Expr> parts) {
-  Expr e = kEmpty;
+  Expr e = kEmptyText;
   for (size_t i = parts.size(); i-- > 0;) e = pair(parts[i], e);
   return e;
 }
@@ -100,7 +100,7 @@ void ExpressionPool::flatten(Expr e, std::vector<Expr>& options, ByteSet& bytes)
     bytes |= sets_[static_cast<size_t>(node.a)];
   } else if (node.kind == Kind::kEither) {
     for (const Expr option : options_of(node)) flatten(option, options, bytes);
-  } else if (e != kNever) {
+  } else if (e != kNoText) {
     options.push_back(e);
   }
 }
@@ -127,7 +127,7 @@ Expr ExpressionPool::factored(std::vector<Expr>& sorted) {
     for (const Expr e : sorted) {
       const Node& option = nodes_[static_cast<size_t>(e)];
       if (e == rest) {
-        heads.push_back(kEmpty);
+        heads.push_back(kEmptyText);
       } else if (option.kind == Kind::kSequence && option.b == rest) {
         heads.push_back(option.a);
       } else {
@@ -142,7 +142,7 @@ Expr ExpressionPool::factored(std::vector<Expr>& sorted) {
 }
 
 Expr ExpressionPool::options(std::vector<Expr> sorted) {
-  if (sorted.empty()) return kNever;
+  if (sorted.empty()) return kNoText;
   if (sorted.size() == 1) return sorted.front();
   uint64_t hash = 0;
   for (const Expr e : sorted) hash = mix(hash, static_cast<uint32_t>(e));
@@ -162,16 +162,16 @@ Expr ExpressionPool::options(std::vector<Expr> sorted) {
 Expr ExpressionPool::repeat(Expr inner, int32_t min, int32_t max) {
   HS_CHECK_GE(min, 0);
   HS_CHECK(max == kUnlimited || min <= max);
-  if (inner == kEmpty || max == 0) return kEmpty;
-  if (inner == kNever) return min == 0 ? kEmpty : kNever;
+  if (inner == kEmptyText || max == 0) return kEmptyText;
+  if (inner == kNoText) return min == 0 ? kEmptyText : kNoText;
   if (min == 1 && max == 1) return inner;
   return intern({.kind = Kind::kRepeat, .a = inner, .min = min, .max = max});
 }
 
 Expr ExpressionPool::except(Expr a, Expr b) {
-  if (a == kNever || a == b) return kNever;
-  if (b == kNever) return a;
-  if (a == kEmpty) return has_empty(b) ? kNever : kEmpty;
+  if (a == kNoText || a == b) return kNoText;
+  if (b == kNoText) return a;
+  if (a == kEmptyText) return has_empty(b) ? kNoText : kEmptyText;
   return intern({.kind = Kind::kExcept, .a = a, .b = b});
 }
 
@@ -251,7 +251,7 @@ bool ExpressionPool::has_empty(Expr e) {
 }
 
 Expr ExpressionPool::derivative(Expr e, uint8_t byte) {
-  if (e <= kEmpty) return kNever;
+  if (e <= kEmptyText) return kNoText;
   const Steps& steps = steps_[static_cast<size_t>(e)];
   if (steps.all) {
     const Expr known = (*steps.all)[byte];
@@ -288,9 +288,9 @@ Expr ExpressionPool::derive(Expr e, uint8_t byte) {
   switch (node.kind) {
     case Kind::kNoString:
     case Kind::kEmptyString:
-      return kNever;
+      return kNoText;
     case Kind::kBytes:
-      return sets_[static_cast<size_t>(node.a)].has(byte) ? kEmpty : kNever;
+      return sets_[static_cast<size_t>(node.a)].has(byte) ? kEmptyText : kNoText;
     case Kind::kSequence: {
       const Expr through_head = pair(derivative(node.a, byte), node.b);
       if (!has_empty(node.a)) return through_head;
@@ -304,7 +304,7 @@ Expr ExpressionPool::derive(Expr e, uint8_t byte) {
     }
     case Kind::kRepeat: {
       const Expr first = derivative(node.a, byte);
-      if (first == kNever) return kNever;
+      if (first == kNoText) return kNoText;
       const int32_t max = node.max == kUnlimited ? kUnlimited : node.max - 1;
       return pair(first, repeat(node.a, std::max(node.min - 1, 0), max));
     }
@@ -314,13 +314,13 @@ Expr ExpressionPool::derive(Expr e, uint8_t byte) {
       HS_CHECK(rule_bodies_[static_cast<size_t>(node.a)] != kUnknown);
       return derivative(rule_bodies_[static_cast<size_t>(node.a)], byte);
   }
-  return kNever;
+  return kNoText;
 }
 
 std::pair<Expr, Expr> ExpressionPool::head_and_rest(Expr e) const {
   const Node& node = nodes_[static_cast<size_t>(e)];
   if (node.kind == Kind::kSequence) return {node.a, node.b};
-  return {e, kEmpty};
+  return {e, kEmptyText};
 }
 
 Expr ExpressionPool::with_counts_up_to(Expr e, int32_t bytes_max) {
@@ -328,7 +328,7 @@ Expr ExpressionPool::with_counts_up_to(Expr e, int32_t bytes_max) {
   std::vector<Expr> heads;
   Expr rest = e;
   bool lowered = false;
-  for (int i = 0; i < kParts && rest != kEmpty; ++i) {
+  for (int i = 0; i < kParts && rest != kEmptyText; ++i) {
     auto [head, next] = head_and_rest(rest);
     const Node node = nodes_[static_cast<size_t>(head)];
     if (node.kind == Kind::kRepeat && (node.min > bytes_max || node.max > bytes_max)) {

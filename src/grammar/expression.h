@@ -24,8 +24,8 @@ namespace hs {
 
 // An expression of a pool.
 using Expr = int32_t;
-constexpr Expr kNever = 0;  // no string
-constexpr Expr kEmpty = 1;  // the empty string alone
+constexpr Expr kNoText = 0;     // no string
+constexpr Expr kEmptyText = 1;  // the empty string alone
 
 class ExpressionPool {
  public:
@@ -41,7 +41,7 @@ class ExpressionPool {
   Expr sequence(std::initializer_list<Expr> parts) { return sequence(std::span(parts)); }
   Expr either(std::span<const Expr> options);
   Expr either(std::initializer_list<Expr> options) { return either(std::span(options)); }
-  Expr optional(Expr inner) { return either({inner, kEmpty}); }
+  Expr optional(Expr inner) { return either({inner, kEmptyText}); }
   // min to max times; kUnlimited: no maximum. REQUIRES: 0 <= min, and min <= max where limited.
   Expr repeat(Expr inner, int32_t min, int32_t max);
   Expr any_number_of(Expr inner) { return repeat(inner, 0, kUnlimited); }
@@ -58,7 +58,8 @@ class ExpressionPool {
   bool begins_with_itself(Expr rule);
   bool has_empty(Expr e);  // whether the empty string is in it
   Expr derivative(Expr e, uint8_t byte);
-  // A sequence is a head that is no sequence, and the rest; other expressions have the rest kEmpty.
+  // A sequence is a head that is no sequence, and the rest; other expressions have the rest
+  // kEmptyText.
   std::pair<Expr, Expr> head_and_rest(Expr e) const;
   // The expression with counts of repetitions in its first parts lowered to what strings of up to
   // `bytes_max` bytes can tell from the true ones.

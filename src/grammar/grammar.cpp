@@ -54,7 +54,7 @@ Result<std::shared_ptr<Grammar>> Grammar::make(std::shared_ptr<const TokenTrie> 
   ExpressionPool pool;
   const Result<Expr> parsed = parse(pool, language, text);
   if (!parsed) return std::unexpected(parsed.error());
-  if (*parsed == kNever) return fail(ErrorKind::kInvalidArgument, "Nothing satisfies this.");
+  if (*parsed == kNoText) return fail(ErrorKind::kInvalidArgument, "Nothing satisfies this.");
   if (pool.bytes() > kBytesMax / 2)
     return fail(ErrorKind::kInvalidArgument, "This describes too many different texts.");
   const Expr start =
@@ -73,9 +73,9 @@ Grammar::Grammar(std::shared_ptr<const TokenTrie> vocabulary, std::vector<int32_
 
 Expr Grammar::after(Expr state, int32_t token) {
   if (std::ranges::find(end_ids_, token) != end_ids_.end()) return state;
-  if (token < 0 || token >= vocabulary_->vocabulary_size()) return kNever;
+  if (token < 0 || token >= vocabulary_->vocabulary_size()) return kNoText;
   const std::string_view bytes = vocabulary_->token_bytes(token);
-  if (bytes.empty()) return kNever;
+  if (bytes.empty()) return kNoText;
   for (const char c : bytes) state = pool_.derivative(state, static_cast<uint8_t>(c));
   return state;
 }
@@ -94,7 +94,7 @@ void Grammar::walk(uint32_t from, Expr state, TokenMask& mask, HeadWalk* exits) 
   for (uint32_t i = from + 1; i < nodes[from].end;) {
     const TokenTrie::Node& node = nodes[i];
     const Expr next = pool_.derivative(states_by_depth_[node.depth - 1U], node.byte);
-    if (next == kNever) {
+    if (next == kNoText) {
       i = node.end;
       continue;
     }
@@ -107,7 +107,7 @@ void Grammar::walk(uint32_t from, Expr state, TokenMask& mask, HeadWalk* exits) 
         return;
       }
     }
-    const bool may_loop = has_children && next > kEmpty &&
+    const bool may_loop = has_children && next > kEmptyText &&
                           (exits == nullptr || !pool_.has_empty(next)) &&
                           (node.tokens_end - node.own_end > kWorthALoop || pool_.knows_loop(next));
     if (may_loop && pool_.loop(next).contains(vocabulary_->bytes_below(i))) {
@@ -133,7 +133,7 @@ const Grammar::HeadWalk& Grammar::head_walk(Expr head) {
 
 void Grammar::add_state(Expr state, TokenMask& mask) {
   const auto [head, rest] = pool_.head_and_rest(state);
-  if (rest == kEmpty) return walk(0, state, mask, nullptr);
+  if (rest == kEmptyText) return walk(0, state, mask, nullptr);
   const HeadWalk& walked = head_walk(head);
   if (walked.too_many_exits) return walk(0, state, mask, nullptr);
   for (size_t i = 0; i < mask.words.size(); ++i) mask.words[i] |= walked.mask.words[i];
@@ -178,7 +178,7 @@ void Grammar::prepare(int64_t time_max_us) {
     for (int byte = 0; byte < 256; ++byte) {
       const Expr next = pool_.with_counts_up_to(pool_.derivative(state, static_cast<uint8_t>(byte)),
                                                 vocabulary_->longest());
-      if (next != kNever && seen.insert(next).second) open.push_back(next);
+      if (next != kNoText && seen.insert(next).second) open.push_back(next);
     }
   }
 }

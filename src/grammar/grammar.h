@@ -45,13 +45,13 @@ class Grammar {
   void prepare(int64_t time_max_us);
 
   Expr start() const { return start_; }
-  // The state after a token; kNever where it is not allowed. Tokens that end a text leave the state
-  // as it is.
+  // The state after a token; kNoText where it is not allowed. Tokens that end a text leave the
+  // state as it is.
   Expr after(Expr state, int32_t token);
   // Errors: kResourceExhausted where the language takes too much memory.
   Result<std::shared_ptr<const TokenMask>> mask(Expr state);
   bool may_end(Expr state) { return pool_.has_empty(state); }
-  bool must_end(Expr state) const { return state == kEmpty; }
+  bool must_end(Expr state) const { return state == kEmptyText; }
   size_t bytes() const { return pool_.bytes() + mask_bytes_; }
 
  private:

@@ -33,7 +33,7 @@ JsonParts::JsonParts(ExpressionPool& pool) : pool_(pool) {
     return pool.one_of(set);
   };
   space_ = pool.either(
-      {kEmpty, pool.literal(" "),
+      {kEmptyText, pool.literal(" "),
        pool.sequence({pool.literal("\n"), pool.repeat(one_of_chars(" \t"), 0, kIndentationMax)})});
 
   const Expr any_hex = one_of_chars("0123456789abcdefABCDEF");
@@ -125,7 +125,7 @@ Expr JsonParts::other_key(std::span<const std::string> names) {
 // Equally many digits, low <= high.
 Expr JsonParts::digits_between(std::string_view low, std::string_view high) {
   HS_CHECK_EQ(low.size(), high.size());
-  if (low.empty()) return kEmpty;
+  if (low.empty()) return kEmptyText;
   const std::string zeros(low.size() - 1, '0'), nines(low.size() - 1, '9');
   if (low[0] == high[0]) {
     return pool_.sequence(
@@ -144,7 +144,7 @@ Expr JsonParts::digits_between(std::string_view low, std::string_view high) {
 }
 
 Expr JsonParts::naturals_between(uint64_t min, uint64_t max) {
-  if (min > max) return kNever;
+  if (min > max) return kNoText;
   std::vector<Expr> parts;
   std::string low = std::to_string(min);
   const std::string high = std::to_string(max);
@@ -169,7 +169,7 @@ Expr JsonParts::integer_between(std::optional<int64_t> min, std::optional<int64_
   const auto magnitude = [](int64_t v) {
     return v < 0 ? uint64_t{0} - static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
   };
-  if (min && max && *min > *max) return kNever;
+  if (min && max && *min > *max) return kNoText;
   std::vector<Expr> parts;
   if (!max || *max >= 0) {
     const uint64_t from = min && *min > 0 ? magnitude(*min) : 0;
@@ -202,16 +202,16 @@ Expr JsonParts::magnitudes_between(const Bound& min, const Bound& max) {
     return pool_.either({lowest, pool_.sequence({naturals_from(from + 1), fraction})});
   const auto to = static_cast<uint64_t>(*max.value);
   if (from == to) {
-    if (min.exclusive || max.exclusive) return kNever;
+    if (min.exclusive || max.exclusive) return kNoText;
     return pool_.sequence({naturals_between(to, to), zeros});
   }
-  const Expr highest = max.exclusive ? kNever : pool_.sequence({naturals_between(to, to), zeros});
+  const Expr highest = max.exclusive ? kNoText : pool_.sequence({naturals_between(to, to), zeros});
   return pool_.either(
       {lowest, pool_.sequence({naturals_between(from + 1, to - 1), fraction}), highest});
 }
 
 Expr JsonParts::number_between(const Bound& min, const Bound& max) {
-  if (min.value && max.value && *min.value > *max.value) return kNever;
+  if (min.value && max.value && *min.value > *max.value) return kNoText;
   const auto negated = [](const Bound& bound) {
     return Bound{bound.value ? std::optional(-*bound.value) : std::nullopt, bound.exclusive};
   };

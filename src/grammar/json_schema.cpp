@@ -129,7 +129,7 @@ class SchemaParser {
     } else {
       result = of_types(schema, path, depth);
     }
-    if (result && *result == kNever) return wrong(path, "The schema allows no value");
+    if (result && *result == kNoText) return wrong(path, "The schema allows no value");
     return result;
   }
 
@@ -479,7 +479,7 @@ class SchemaParser {
       if (!item) return item;
     }
     if (!schema.contains("prefixItems")) return parts_.array_of(*item, *min, no_more ? 0 : *max);
-    return tuple(schema, path, depth, no_more ? kNever : *item, *min, *max);
+    return tuple(schema, path, depth, no_more ? kNoText : *item, *min, *max);
   }
 
   // prefixItems: those up to minItems must be there, the others may.
@@ -493,16 +493,16 @@ class SchemaParser {
     const Expr close = pool_.sequence({parts_.space(), pool_.literal("]")});
     const int32_t most = max == kUnlimited ? kUnlimited : std::max(max - n, 0);
     const int32_t least = std::max(min - n, 0);
-    if (more == kNever && least > 0) return kNever;
-    Expr rest = more == kNever
-                    ? kEmpty
-                    : pool_.repeat(pool_.sequence({n > 0 ? comma : kEmpty, more}), least, most);
+    if (more == kNoText && least > 0) return kNoText;
+    Expr rest = more == kNoText
+                    ? kEmptyText
+                    : pool_.repeat(pool_.sequence({n > 0 ? comma : kEmptyText, more}), least, most);
     for (int32_t i = n - 1; i >= 0; --i) {
       const Result<Expr> item =
           value(list[static_cast<size_t>(i)], fmt::format("{}[{}]", at, i), depth + 1);
       if (!item) return item;
-      rest = pool_.sequence({i > 0 ? comma : kEmpty, *item, rest});
-      if (max != kUnlimited && i >= max) rest = kEmpty;
+      rest = pool_.sequence({i > 0 ? comma : kEmptyText, *item, rest});
+      if (max != kUnlimited && i >= max) rest = kEmptyText;
       if (i >= min) rest = pool_.optional(rest);
     }
     return pool_.sequence({pool_.literal("["), parts_.space(), rest, close});
@@ -510,7 +510,7 @@ class SchemaParser {
 
   struct Property {
     std::string name;
-    Expr value = kNever;
+    Expr value = kNoText;
     bool is_required = false;
   };
 
@@ -518,7 +518,7 @@ class SchemaParser {
     const bool has_more = schema.contains("additionalProperties");
     const bool closed = has_more && schema["additionalProperties"] == false;
     const bool any = !schema.contains("properties") && !schema.contains("required");
-    Expr more = kNever;
+    Expr more = kNoText;
     if (has_more && !closed) {
       const Result<Expr> others =
           value(schema["additionalProperties"], join(path, "additionalProperties"), depth + 1);
@@ -558,7 +558,7 @@ class SchemaParser {
         return wrong(at, fmt::format("'{}' is required, but not among the properties",
                                      name.get<std::string>()));
       properties.push_back({.name = name.get<std::string>(),
-                            .value = more == kNever ? parts_.value() : more,
+                            .value = more == kNoText ? parts_.value() : more,
                             .is_required = true});
     }
     return properties;
@@ -568,8 +568,8 @@ class SchemaParser {
   Expr members(const std::vector<Property>& properties, Expr more) {
     const Expr comma = pool_.sequence({pool_.literal(","), parts_.space()});
     const Expr colon = pool_.sequence({pool_.literal(":"), parts_.space()});
-    Expr after = parts_.space(), before = kEmpty;  // up to the closing bracket
-    if (more != kNever) {
+    Expr after = parts_.space(), before = kEmptyText;  // up to the closing bracket
+    if (more != kNoText) {
       std::vector<std::string> names;
       for (const Property& property : properties) names.push_back(property.name);
       const Expr member = pool_.sequence({parts_.other_key(names), colon, more});

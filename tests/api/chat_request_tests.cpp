@@ -142,7 +142,14 @@ BOOST_AUTO_TEST_CASE(wrong_values_name_their_field) {
       {R"("stream_options":{"include_usage":true})", "stream_options"},
       {R"("stream":true,"stream_options":[])", "stream_options"},
       {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
-      {R"("response_format":{"type":"json_object"})", "response_format"},
+      {R"("response_format":{"type":"json_schema"})", "response_format"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"","schema":{}}})",
+       "response_format"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n"}})", "response_format"},
+      {R"("structured_outputs":{})", "structured_outputs"},
+      {R"("structured_outputs":{"choice":[""]})", "structured_outputs"},
+      {R"("structured_outputs":{"regex":3})", "structured_outputs"},
+      {R"("structured_outputs":{"grammar":"x"})", "structured_outputs"},
       {R"("response_format":{"type":"xml"})", "response_format"},
       {R"("response_format":"text")", "response_format"},
       {R"("tools":[{"type":"function"}])", "tools"},
@@ -400,6 +407,18 @@ BOOST_AUTO_TEST_CASE(pictures_of_the_whole_conversation_count) {
   BOOST_TEST(three.error().code == "too_many_images");
   for (const char* word : {"3", "2", "limit_mm_per_prompt"})
     BOOST_TEST(three.error().message.find(word) != std::string::npos, word);
+}
+
+BOOST_AUTO_TEST_CASE(the_form_of_an_answer_keeps_the_order_of_its_schema) {
+  ChatRequest request;
+  const std::string body =
+      R"({"model":"m","messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_schema",)"
+      R"("json_schema":{"schema":{"properties":{"z":{},"a":{"enum":["é",1.50]}},"type":"object"},"name":"n"}}})";
+  BOOST_REQUIRE(parse_chat_request(body, RequestLimits{}, request));
+  BOOST_TEST((request.sampling.form.language == Grammar::Language::kJsonSchema));
+  BOOST_TEST(request.sampling.form.text ==
+             R"({"properties":{"z":{},"a":{"enum":["é",1.5]}},"type":"object"})");
+  BOOST_TEST(request.sampling.form.param == "response_format.json_schema.schema");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

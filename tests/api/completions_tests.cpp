@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(wrong_values_name_their_field) {
       {{{"suffix", "x"}}, "suffix"},
       {{{"best_of", 3}}, "best_of"},
       {{{"echo", 1}}, "echo"},
-      {{{"response_format", {{"type", "json_object"}}}}, "response_format"},
+      {{{"response_format", {{"type", "json_schema"}}}}, "response_format"},
       {{{"stream_options", {{"include_usage", true}}}}, "stream_options"},
       {{{"model", "other"}}, "model"},
   };

@@ -186,6 +186,7 @@ struct ApiFixture {
     model->names = {"tiny", "alias"};
     model->spec = &spec;
     model->prompts = &prompts;
+    model->grammars = make_grammars(spec, prompts.tokenizer());
     model->max_model_len = 256;
     model->fingerprint = "fp_test";
     api.set_model(model, engine, 0.5);

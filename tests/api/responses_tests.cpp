@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(what_leans_on_stored_state_is_refused_by_name) {
       {{{"input",
          {{{"role", "user"}, {"content", {{{"type", "input_image"}, {"image_url", "x"}}}}}}}},
        "input[0].content[0].image_url"},
-      {{{"text", {{"format", {{"type", "json_object"}}}}}}, "text"},
+      {{{"text", {{"format", {{"type", "json_schema"}}}}}}, "text"},
       {{{"tools", {{{"type", "web_search"}}}}}, "tools"},
       {{{"tool_choice", "required"}}, "tool_choice"},
       {{{"max_output_tokens", 0}}, "max_output_tokens"},

@@ -9,6 +9,7 @@
 
 #include "device/cpu/cpu_device.h"
 #include "engine/engine_fixture.h"
+#include "grammar/grammar_cache.h"
 #include "media/image.h"
 #include "support/source_dir.h"
 
@@ -364,6 +365,63 @@ BOOST_AUTO_TEST_CASE(prompts_of_another_salt_are_not_found_in_the_caches) {
   BOOST_TEST(run.sinks[3]->usage.cached_tokens == run.sinks[2]->usage.cached_tokens);
   BOOST_TEST(run.stats.images_encoded == 2);
   for (const auto& sink : run.sinks) BOOST_TEST(sink->choices[0].text == "A red circle.");
+}
+
+// Alone, beside others, in chunks and after preemption the same text of the form comes out.
+BOOST_AUTO_TEST_CASE(texts_stay_inside_the_grammar_of_their_request) {
+  DemoModel demo(DType::kF32);
+  const Tokenizer& tokenizer = demo.model.prompts->tokenizer();
+  std::vector<std::string> bytes(static_cast<size_t>(demo.model.spec.vocab_size));
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    if (!tokenizer.is_special(id)) bytes[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
+  }
+  GrammarCache grammars(bytes, demo.model.spec.eos_ids, tokenizer.strips_leading_space());
+  GenerateRequest request = demo.ask("picture1.png", "What is in the picture?");
+  request.grammar = *grammars.get(
+      Grammar::Language::kJsonSchema,
+      R"({"type":"object","properties":{"shape":{"type":"string","maxLength":8},"n":{"type":"integer","maximum":99}},"required":["shape","n"]})",
+      true);
+  request.n_choices = 3;
+  request.temperature = 1.5F;
+  request.seed = 4;
+  request.max_tokens = 90;
+  GenerateRequest free = demo.ask("picture2.jpg", "What is in the picture?");
+  EngineConfig small = demo_config();
+  small.max_num_batched_tokens = 27;
+  small.kv_blocks = 24;
+  const DemoRun alone = run_all(demo, {request}, demo_config(), 1);
+  for (const EngineConfig& config : {demo_config(), small}) {
+    const DemoRun beside = run_all(demo, {free, request, request, free}, config, 4);
+    for (const size_t i : {1U, 2U}) {
+      for (int32_t choice = 0; choice < 3; ++choice) {
+        const std::string& text = beside.sinks[i]->choices[choice].text;
+        BOOST_TEST(text == alone.sinks[0]->choices[choice].text);
+        BOOST_TEST(text.starts_with("{"));
+        BOOST_TEST(text.ends_with("}"));
+        BOOST_TEST((beside.sinks[i]->choices[choice].finish == FinishReason::kStop));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_grammar_that_the_allowed_tokens_cannot_follow_is_refused) {
+  DemoModel demo(DType::kF32);
+  const Tokenizer& tokenizer = demo.model.prompts->tokenizer();
+  std::vector<std::string> bytes(static_cast<size_t>(demo.model.spec.vocab_size));
+  for (int32_t id = 0; id < tokenizer.size(); ++id)
+    bytes[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
+  GrammarCache grammars(bytes, demo.model.spec.eos_ids, false);
+  GenerateRequest request = demo.ask("picture1.png", "What is in the picture?");
+  request.grammar = *grammars.get(Grammar::Language::kChoice, R"(["yes"])", true);
+  request.allowed_token_ids = {demo.model.spec.eos_ids.front()};
+  WakeUp wake;
+  const SystemClock clock;
+  auto engine =
+      Engine::create(demo.model, demo.topology(), demo_config(), clock, [&] { wake.notify(); });
+  BOOST_REQUIRE(engine);
+  const auto refused = (*engine)->submit(request, std::make_shared<RecordingSink>());
+  BOOST_REQUIRE(!refused);
+  BOOST_TEST(refused.error().code == "unsatisfiable_format");
 }
 
 BOOST_AUTO_TEST_CASE(pictures_beyond_the_towers_work_area_wait_for_the_next_call) {

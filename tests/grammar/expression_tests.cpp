@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(equal_states_are_one_node) {
   BOOST_TEST(after("\"a") == after("\"zzz"));
   BOOST_TEST(pool.loop(after("\"a")).has('q'));
   BOOST_TEST(!pool.loop(after("\"a")).has('"'));
-  BOOST_TEST(after("\"a\"") == hs::kEmpty);
+  BOOST_TEST(after("\"a\"") == hs::kEmptyText);
 }
 
 BOOST_AUTO_TEST_CASE(long_literals_and_long_counts_take_no_deep_stack) {

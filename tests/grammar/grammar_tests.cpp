@@ -35,7 +35,7 @@ std::string draw_text(Grammar& grammar, const hs::TokenTrie& vocabulary, std::mt
       if ((*mask)->has(id)) allowed.push_back(id);
       if (!check) continue;
       const bool possible =
-          id == kEnd ? grammar.may_end(state) : grammar.after(state, id) != hs::kNever;
+          id == kEnd ? grammar.may_end(state) : grammar.after(state, id) != hs::kNoText;
       if ((*mask)->has(id) != possible)
         BOOST_FAIL("token '" << vocabulary.token_bytes(id) << "' after '" << text << "'");
     }
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_text_that_is_complete_can_only_end) {
   for (int32_t id = 0; id < vocabulary->vocabulary_size(); ++id)
     BOOST_TEST((*mask)->has(id) == (id == kEnd));
   BOOST_TEST(grammar->after(state, kEnd) == state);
-  BOOST_TEST(grammar->after(state, 'a' + 1) == hs::kNever);
+  BOOST_TEST(grammar->after(state, 'a' + 1) == hs::kNoText);
 }
 
 BOOST_AUTO_TEST_CASE(prepared_states_have_the_same_masks) {
