@@ -15,7 +15,7 @@ from pathlib import Path
 MAY_INCLUDE = {
     "src/app": "src/api src/http src/plan src/store src/hub src/fetch src/engine src/model src/text "
     "src/media src/loop src/device src/device/cpu kernels src/base",
-    "src/api": "src/http src/loop src/store src/hub src/engine src/model src/text src/media src/device kernels "
+    "src/api": "src/http src/loop src/store src/hub src/engine src/model src/grammar src/text src/media src/device kernels "
     "src/base",
     "src/http": "src/loop src/base",
     "src/plan": "src/store src/engine src/model src/media src/base",
@@ -39,7 +39,7 @@ LIBRARIES = {
     r"uv\.h": "src/loop",
     r"llhttp\.h": "src/http",
     r"sqlite3\.h": "src/store",
-    r"nlohmann/.*": "src/api src/text src/model src/plan src/hub src/app",
+    r"nlohmann/.*": "src/api src/text src/grammar src/model src/plan src/hub src/app",
     r"CLI/.*": "src/app",
     r"toml\+\+/.*|toml\.hpp": "src/plan src/app",
     r"pcre2\.h|utf8proc\.h": "src/text",
