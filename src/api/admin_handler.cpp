@@ -44,6 +44,27 @@ void ApiHandler::admin_settings(Call call) {
   reply(call, json_response(200, settings_json(options_.settings)));
 }
 
+// One at a time: it takes a worker for seconds.
+void ApiHandler::admin_doctor(Call call) {
+  if (!options_.doctor)
+    return reply(call, error_response({ErrorKind::kNotFound, "This server cannot examine itself.",
+                                       "no_doctor", ""}));
+  if (examining_)
+    return reply(call, error_response({ErrorKind::kUnavailable,
+                                       "Another examination is under way; try again shortly.",
+                                       "examination_under_way", ""}));
+  examining_ = true;
+  auto text = std::make_shared<std::string>();
+  answer_from_worker(
+      std::move(call), [text, doctor = options_.doctor] { *text = doctor(); },
+      [text] {
+        HttpResponse response = json_response(200, std::move(*text));
+        response.headers.push_back({"Cache-Control", "no-store"});
+        return response;
+      },
+      [this] { examining_ = false; });
+}
+
 // A client may have given several requests the same id: all of them end.
 void ApiHandler::admin_cancel(Call call) {
   std::string_view path = call.request.path;
@@ -112,13 +133,17 @@ void ApiHandler::timeline(Call call) {
 }
 
 void ApiHandler::answer_from_worker(Call call, std::function<void()> work,
-                                    std::function<HttpResponse()> answer) {
+                                    std::function<HttpResponse()> answer,
+                                    std::function<void()> done) {
   auto shared_call = std::make_shared<Call>(std::move(call));
   const auto submitted = core_.workers.submit(
-      std::move(work), [this, shared_call, answer = std::move(answer)](const Status& ran) {
+      std::move(work), [this, shared_call, answer = std::move(answer), done](const Status& ran) {
+        if (done) done();
         reply(*shared_call, ran ? answer() : error_response(ran.error()));
       });
-  if (!submitted) reply(*shared_call, error_response(queue_full()));
+  if (submitted) return;
+  if (done) done();
+  reply(*shared_call, error_response(queue_full()));
 }
 
 }  // namespace hs

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "loop/worker_pool.h"
+#include "store/cost_account.h"
 #include "store/request_row.h"
 
 namespace hs {
@@ -32,6 +33,7 @@ struct ApiCore {
   const Clock& clock;
   PreparationLimits limits;
   std::function<void(RequestRow)> log_row;  // never blocks
+  CostAccount* costs = nullptr;             // may be null
   std::shared_ptr<HeldBodies> bodies;       // of requests that are not prepared yet
   int32_t n_preparing = 0;                  // requests that wait for a worker or have one
 

@@ -95,6 +95,7 @@ const std::vector<ApiHandler::Route>& ApiHandler::routes() {
       {"/debug/timeline", "GET", false, false, Access::kAdmin, &ApiHandler::timeline},
       {"/admin/state", "GET", false, false, Access::kAdmin, &ApiHandler::admin_state},
       {"/admin/settings", "GET", false, false, Access::kAdmin, &ApiHandler::admin_settings},
+      {"/admin/doctor", "GET", false, false, Access::kAdmin, &ApiHandler::admin_doctor},
       {"/admin/requests", "GET", false, false, Access::kAdmin, &ApiHandler::admin_log},
       {"/admin/keys", "GET", false, false, Access::kAdmin, &ApiHandler::admin_keys},
       {"/admin/keys/create", "POST", false, false, Access::kAdmin, &ApiHandler::admin_create_key},
@@ -133,6 +134,7 @@ ApiHandler::ApiHandler(const Loop& loop, WorkerPool& workers, const Clock& clock
     : loop_(loop), options_(std::move(options)), core_(workers, clock) {
   core_.limits = options_.limits;
   core_.log_row = options_.log_row;
+  core_.costs = options_.costs;
   core_.bodies = std::make_shared<HeldBodies>(options_.held_bodies_bytes_max);
   if (!options_.served_names.empty()) metrics_name_ = options_.served_names.front();
 }

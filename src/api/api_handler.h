@@ -36,10 +36,13 @@ struct ApiOptions {
   int64_t keep_alive_ms = 10'000;  // silence on a stream before a comment is sent
   std::span<const StaticFile> pages;
   std::function<void(RequestRow)> log_row;     // never blocks
+  CostAccount* costs = nullptr;                // of the log; null: nothing is reckoned
   std::function<uint64_t()> log_rows_dropped;  // for /metrics
   // Reads the request log; called by workers. Empty: there is no log.
   std::function<Result<std::vector<RequestRow>>(const RequestFilter&)> find_rows;
   std::vector<SettingInfo> settings;  // for /admin/settings
+  // For /admin/doctor: looks at the machine and gives JSON; called by workers, takes seconds.
+  std::function<std::string()> doctor;
   // Files that workers read and write: API keys, and the request log with what each key used ("" =
   // no log).
   std::string keys_path;
@@ -142,6 +145,7 @@ class ApiHandler final : public HttpHandler {
   // In admin_handler.cpp.
   void admin_state(Call call);
   void admin_settings(Call call);
+  void admin_doctor(Call call);
   void admin_log(Call call);
   void admin_cancel(Call call);
   void admin_keys(Call call);
@@ -156,9 +160,9 @@ class ApiHandler final : public HttpHandler {
   void admin_jobs(Call call);
   void admin_cancel_job(Call call);
   void change_keys(Call call, std::function<HttpResponse()> change);  // `change` on a worker
-  // `work` runs on a worker; `answer` then on the loop.
+  // `work` runs on a worker; `answer` then on the loop, after `done`, which is called in any case.
   void answer_from_worker(Call call, std::function<void()> work,
-                          std::function<HttpResponse()> answer);
+                          std::function<HttpResponse()> answer, std::function<void()> done = {});
 
   const Loop& loop_;
   const ApiOptions options_;
@@ -170,6 +174,7 @@ class ApiHandler final : public HttpHandler {
   enum class Absence { kLoading, kNone, kFailed };
   Absence absence_ = Absence::kLoading;  // why core_.model is null
   bool draining_ = false;
+  bool examining_ = false;  // a worker is at /admin/doctor
   double load_s_ = 0;
 };
 

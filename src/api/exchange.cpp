@@ -7,6 +7,7 @@
 
 #include "api/errors.h"
 #include "api/json_writer.h"
+#include "api/trace_id.h"
 #include "base/log.h"
 #include "http/sse.h"
 
@@ -41,6 +42,15 @@ void warn_unknown_fields(ApiCore& core, const std::vector<std::string>& fields) 
     if (name.size() <= 64 && core.warned_fields.size() < kWarnedFieldsMax &&
         core.warned_fields.insert(name).second)
       log_warning("request field '{}' is not known and was ignored (said once)", name);
+}
+
+// -1 without values. Moves them about.
+int64_t nearest_rank(std::vector<int32_t>& values, size_t percent) {
+  if (values.empty()) return -1;
+  const size_t rank = (percent * values.size() + 99) / 100;
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(rank - 1);
+  std::ranges::nth_element(values, at);
+  return *at;
 }
 
 int32_t count_image_tokens(const Prompt& prompt) {
@@ -122,7 +132,10 @@ void Exchange::start(HttpRequest request, Prepare prepare) {
   row_.client = request.peer.substr(0, request.peer.rfind(':'));
   row_.bytes_in = static_cast<int64_t>(request.body.size());
   row_.bytes_out = 0;
+  row_.trace_id = trace_id_of(request.header("traceparent"));
+  if (core_.costs != nullptr) cost_mark_ = core_.costs->begin();
   model_ = core_.model;
+  row_.revision = model_->spec->revision;
 
   auto job = std::make_shared<Job>(std::move(request.body), core_.bodies);
   job->drawn_seed = core_.random();
@@ -261,10 +274,16 @@ void Exchange::on_text(int32_t index, std::string_view text, std::vector<TokenLo
   if (finished_) return;
   Choice& choice = choices_[static_cast<size_t>(index)];
   const int64_t now_us = core_.clock.now_us();
-  if (choice.n_tokens > 0)
-    core_.metrics.on_tokens(static_cast<double>(now_us - choice.last_us) * 1e-6,
-                            n_tokens - choice.n_tokens);
-  running_.completion_tokens += n_tokens - choice.n_tokens;
+  const int32_t n_new = n_tokens - choice.n_tokens;
+  if (choice.n_tokens > 0) {
+    const int64_t gap_us = now_us - choice.last_us;
+    core_.metrics.on_tokens(static_cast<double>(gap_us) * 1e-6, n_new);
+    // Tokens that came together share their time.
+    if (n_new > 0)
+      gaps_us_.insert(gaps_us_.end(), static_cast<size_t>(n_new),
+                      static_cast<int32_t>(std::min<int64_t>(gap_us / n_new, INT32_MAX)));
+  }
+  running_.completion_tokens += n_new;
   choice.n_tokens = n_tokens;
   choice.last_us = now_us;
   row_.completion_tokens = running_.completion_tokens;
@@ -396,6 +415,13 @@ void Exchange::finish(int status, const Error* error) {
     row_.error_code = error->code.empty() ? (status >= 500 ? "engine_error" : "") : error->code;
   if (status == kClientGoneStatus) row_.error_code = "cancelled";
   row_.total_us = core_.clock.now_us() - begin_us_;
+  row_.itl_p50_us = nearest_rank(gaps_us_, 50);
+  row_.itl_p99_us = nearest_rank(gaps_us_, 99);
+  if (core_.costs != nullptr) {
+    const CostAccount::Share share = core_.costs->end(cost_mark_);
+    row_.energy_uj = share.energy_uj;
+    row_.cost_micros = share.cost_micros;
+  }
   if (core_.log_row) core_.log_row(row_);
   // The last owner may be the caller's shared_ptr or nobody.
   const auto self = shared_from_this();

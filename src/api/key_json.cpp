@@ -41,10 +41,12 @@ std::string new_key_json(const NewKey& made) {
 std::string usage_json(const UsageRow& row) {
   return fmt::format(
       "{{\"key_name\":{},\"model\":{},\"requests\":{},\"failed\":{},\"images\":{},"
-      "\"prompt_tokens\":{},\"vision_tokens\":{},\"cached_tokens\":{},\"completion_tokens\":{}}}",
+      "\"prompt_tokens\":{},\"vision_tokens\":{},\"cached_tokens\":{},\"completion_tokens\":{},"
+      "\"energy_uj\":{},\"cost_micros\":{}}}",
       row.key_name.empty() ? "null" : quoted(row.key_name),
       row.model.empty() ? "null" : quoted(row.model), row.requests, row.failed, row.images,
-      row.prompt_tokens, row.vision_tokens, row.cached_tokens, row.completion_tokens);
+      row.prompt_tokens, row.vision_tokens, row.cached_tokens, row.completion_tokens,
+      or_null(row.energy_uj, row.energy_uj >= 0), or_null(row.cost_micros, row.cost_micros >= 0));
 }
 
 }  // namespace hs

@@ -57,6 +57,12 @@ constexpr Field kFields[] = {
     {"bytes_in", &RequestRow::bytes_in},
     {"bytes_out", &RequestRow::bytes_out},
     {"cancelled_by", &RequestRow::cancelled_by},
+    {"revision", &RequestRow::revision},
+    {"trace_id", &RequestRow::trace_id},
+    {"itl_p50_us", &RequestRow::itl_p50_us},
+    {"itl_p99_us", &RequestRow::itl_p99_us},
+    {"energy_uj", &RequestRow::energy_uj},
+    {"cost_micros", &RequestRow::cost_micros},
     {"params", Json{&RequestRow::params_json}},
 };
 
@@ -125,6 +131,7 @@ Result<LogQuery> parse_log_query(std::string_view text) {
   read_status(query, out.filter);
   out.filter.model = query.text("model");
   out.filter.id = query.text("id");
+  out.filter.key_name = query.text("key");
   out.filter.images_min = query.integer("images", 0, 0, 1'000'000);
   out.filter.limit = query.integer("limit", kRowsDefault, 1, kRowsMax);
   const std::string format = query.text("format", "json");
@@ -155,6 +162,16 @@ std::string log_row_json(const RequestRow& row) {
       out += text;
   }
   return out + '}';
+}
+
+std::string log_csv_head() {
+  return csv_head();
+}
+
+std::string log_row_csv(const RequestRow& row) {
+  std::string out;
+  append_csv_row(out, row);
+  return out;
 }
 
 std::string log_rows_text(std::span<const RequestRow> rows, LogFormat format) {

@@ -18,12 +18,16 @@ struct LogQuery {
   LogFormat format = LogFormat::kJson;
 };
 
-// since_ms, until_ms, status (ok, failed or a number), model, id, images (least number of
-// pictures), limit, format (json, jsonl, csv).
+// since_ms, until_ms, status (ok, failed or a number), model, id, key (its name), images (least
+// number of pictures), limit, format (json, jsonl, csv).
 Result<LogQuery> parse_log_query(std::string_view query);
 
 // One object; what is not known is null.
 std::string log_row_json(const RequestRow& row);
+
+// The head line and a row of the CSV, each with its line end.
+std::string log_csv_head();
+std::string log_row_csv(const RequestRow& row);
 
 // {"rows":[...]}, a line a row, or RFC 4180 with a head line.
 std::string log_rows_text(std::span<const RequestRow> rows, LogFormat format);

@@ -228,7 +228,7 @@ void ServerMetrics::tiers_text(MetricsText& out, const EngineStats& engine) cons
   out.family("heteroserve_transfer_bytes_total", "counter", "Bytes moved between devices.");
   sample(engine.transfer_bytes, {{"kind", "embedding"}});
   sample(engine.kv_transfer_bytes, {{"kind", "kv"}});
-  sample(engine.all_reduce_bytes, {{"kind", "all_reduce"}});
+  sample(engine.all_reduce_bytes, {{"kind", "collective"}});
   number(out, "heteroserve_transfer_retries_total", "counter",
          "Copies repeated by another path because what arrived was not what was sent.",
          engine.transfer_retries);

@@ -68,6 +68,7 @@ BenchFacts facts_of(const Config& config, const BenchOptions& options, const Ser
                    .dtype = std::string(dtype_name(config.dtype)),
                    .partition = {},
                    .cut = {},
+                   .tensor_parallel = config.tensor_parallel,
                    .seed = options.seed,
                    .at_once = options.rate > 0 ? 0 : static_cast<size_t>(options.concurrency),
                    .rate = options.rate};
@@ -135,6 +136,10 @@ int bench_command(const Config& config, const BenchOptions& options) {
     return kExitConfig;
   }
   const Config chosen = config_of(config, *model);
+  if (const Status good = check_start(chosen); !good) {
+    print_error(good.error());
+    return kExitConfig;
+  }
   const Status done = options.calibrate ? bench_calibrate(chosen, options) : bench(chosen, options);
   if (done) return kExitOk;
   print_error(done.error());

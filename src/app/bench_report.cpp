@@ -22,6 +22,7 @@ EngineStats difference(const EngineStats& before, const EngineStats& after) {
   counted.steals = after.steals - before.steals;
   counted.transfer_bytes = after.transfer_bytes - before.transfer_bytes;
   counted.kv_transfer_bytes = after.kv_transfer_bytes - before.kv_transfer_bytes;
+  counted.all_reduce_bytes = after.all_reduce_bytes - before.all_reduce_bytes;
   for (size_t i = 0; i < after.lanes.size(); ++i) {
     LaneStats lane = after.lanes[i];
     lane.encode_us -= before.lanes[i].encode_us;
@@ -107,9 +108,12 @@ std::string BenchReport::table() const {
       rate_of(static_cast<int64_t>(n_requests_)), rate_of(counted_.images_encoded));
   out += fmt::format(
       "prompts: {} tokens, {} of pictures, {} from the prefix cache; moved: {} bytes of "
-      "embeddings, {} of keys and values; {} steps, {} requests stolen, {} preempted\n",
+      "embeddings, {} of keys and values, {} between devices that share the language model; {} "
+      "steps, "
+      "{} requests stolen, {} preempted\n",
       prompt_tokens_, image_tokens_, cached_tokens_, counted_.transfer_bytes,
-      counted_.kv_transfer_bytes, counted_.steps, counted_.steals, counted_.preemptions);
+      counted_.kv_transfer_bytes, counted_.all_reduce_bytes, counted_.steps, counted_.steals,
+      counted_.preemptions);
   return out;
 }
 
@@ -123,15 +127,17 @@ std::string BenchReport::json() const {
   const auto at = std::back_inserter(out);
   fmt::format_to(
       at,
-      R"("seed":{},"at_once":{},"rate":{:.6g},"requests":{},"pictures":{},"seconds":{:.6g},)"
+      R"("tensor_parallel":{},"seed":{},"at_once":{},"rate":{:.6g},"requests":{},"pictures":{},"seconds":{:.6g},)"
       R"("prompt_tokens":{},"image_tokens":{},"cached_tokens":{},"output_tokens":{},)"
       R"("output_tokens_s":{:.6g},"prompt_tokens_s":{:.6g},"requests_s":{:.6g},)"
-      R"("pictures_s":{:.6g},"transfer_bytes":{},"kv_transfer_bytes":{},"steals":{},)"
+      R"("pictures_s":{:.6g},"transfer_bytes":{},"kv_transfer_bytes":{},)"
+      R"("collective_bytes":{},"steals":{},)"
       R"("preemptions":{},"steps":{})",
-      facts_.seed, facts_.at_once, facts_.rate, n_requests_, counted_.images_encoded, seconds_,
-      prompt_tokens_, image_tokens_, cached_tokens_, output_tokens_, rate_of(output_tokens_),
-      rate_of(prompt_tokens_), rate_of(static_cast<int64_t>(n_requests_)),
-      rate_of(counted_.images_encoded), counted_.transfer_bytes, counted_.kv_transfer_bytes,
+      facts_.tensor_parallel, facts_.seed, facts_.at_once, facts_.rate, n_requests_,
+      counted_.images_encoded, seconds_, prompt_tokens_, image_tokens_, cached_tokens_,
+      output_tokens_, rate_of(output_tokens_), rate_of(prompt_tokens_),
+      rate_of(static_cast<int64_t>(n_requests_)), rate_of(counted_.images_encoded),
+      counted_.transfer_bytes, counted_.kv_transfer_bytes, counted_.all_reduce_bytes,
       counted_.steals, counted_.preemptions, counted_.steps);
   for (const Times& times : times_) {
     if (times.ms.empty()) {

@@ -18,6 +18,7 @@ struct BenchFacts {
   std::string dtype;
   std::string partition;  // "" with one device
   std::string cut;        // "before", "after"; "" where pictures cross nowhere
+  int32_t tensor_parallel = 1;
   uint64_t seed = 0;
   size_t at_once = 0;  // 0: by the rate
   double rate = 0;

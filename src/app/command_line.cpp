@@ -30,6 +30,11 @@ struct Parsed {
   RunOptions run;
   BenchOptions bench;
   LogsOptions logs;
+  ExportOptions log_export;
+  StatsOptions stats;
+  DoctorFlags doctor;
+  ConfigOptions config;
+  bool origin = false;  // of config show; it is always told
   KeysOptions keys;
   PlanOptions plan;
   ModelsOptions models;
@@ -80,7 +85,7 @@ CLI::App* add_run(CLI::App& app, Parsed& parsed) {
       ->check(CLI::PositiveNumber);
   run->add_option("--temperature", parsed.run.temperature, "0: the likeliest token each time")
       ->check(CLI::Range(0.0F, 2.0F));
-  run->add_option("--seed", parsed.run.seed, "Seed of the sampling");
+  run->add_option("--seed", parsed.run.seed, "Seed of the sampling")->check(CLI::NonNegativeNumber);
   add_settings(*run, parsed);
   return run;
 }
@@ -112,7 +117,8 @@ CLI::App* add_bench(CLI::App& app, Parsed& parsed) {
       ->add_option("--rate", options.rate,
                    "Requests a second that arrive by chance (Poisson), instead of --concurrency")
       ->check(CLI::Range(1e-3, 1e6));
-  bench->add_option("--seed", options.seed, "Seed of prompts, pictures and arrivals [1]");
+  bench->add_option("--seed", options.seed, "Seed of prompts, pictures and arrivals [1]")
+      ->check(CLI::NonNegativeNumber);
   bench
       ->add_option("--trace", options.trace,
                    "Write each device's last orders as a Chrome trace (ui.perfetto.dev)")
@@ -130,19 +136,74 @@ CLI::App* add_bench(CLI::App& app, Parsed& parsed) {
   return bench;
 }
 
+void add_log_filter(CLI::App& command, LogsOptions& filter) {
+  command.add_option("--name", filter.model, "Only requests for this model name");
+  command.add_option("--key", filter.key_name, "Only requests with this API key");
+  command.add_option("--id", filter.id, "Only the request with this X-Request-Id");
+  command.add_option("--last", filter.last_minutes, "Only the last so many minutes")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--failed", filter.failed_only, "Only requests with status 400 and above");
+}
+
 CLI::App* add_logs(CLI::App& app, Parsed& parsed) {
   CLI::App* logs = app.add_subcommand("logs", "List the request log, the newest last");
   logs->add_option("--limit", parsed.logs.limit, "Most rows to list")->check(CLI::PositiveNumber);
-  logs->add_option("--name", parsed.logs.model, "Only requests for this model name");
-  logs->add_option("--id", parsed.logs.id, "Only the request with this X-Request-Id");
-  logs->add_option("--last", parsed.logs.last_minutes, "Only the last so many minutes")
-      ->check(CLI::PositiveNumber);
-  logs->add_flag("--failed", parsed.logs.failed_only, "Only requests with status 400 and above");
+  add_log_filter(*logs, parsed.logs);
   logs->add_flag("--follow,-f", parsed.logs.follow,
                  "Then list new requests as they are logged, until Ctrl-C");
   logs->add_flag("--json", parsed.logs.json, "One JSON object a line");
   add_settings(*logs, parsed);
+
+  CLI::App* exported = logs->add_subcommand("export", "Write all rows, the oldest first");
+  add_log_filter(*exported, parsed.logs);
+  exported->add_option("--format", parsed.log_export.format, "csv or jsonl [csv]")
+      ->check(CLI::IsMember({"csv", "jsonl"}));
+  exported->add_option("--output,-o", parsed.log_export.output, "Where to [standard output]")
+      ->type_name("FILE");
+  add_settings(*exported, parsed);
   return logs;
+}
+
+CLI::App* add_stats(CLI::App& app, Parsed& parsed) {
+  CLI::App* stats = app.add_subcommand(
+      "stats", "Tokens by day, key and model; latencies; errors; the slowest requests");
+  StatsOptions& options = parsed.stats;
+  stats->add_option("--days", options.days, "The last so many days, today included [7]")
+      ->check(CLI::Range(1, 100'000));
+  stats->add_option("--name", options.model, "Only requests for this model name");
+  stats->add_option("--key", options.key_name, "Only requests with this API key");
+  stats->add_option("--slowest", options.slowest, "So many of the slowest requests [5]")
+      ->check(CLI::Range(0, 1000));
+  stats->add_flag("--json", options.json, "As JSON");
+  add_settings(*stats, parsed);
+  return stats;
+}
+
+CLI::App* add_doctor(CLI::App& app, Parsed& parsed) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor", "Look at what serving needs, and say what to do where it is not good");
+  doctor->add_flag("--checksums", parsed.doctor.checksums,
+                   "Compare the model's files with its manifest; reads all of them");
+  doctor->add_flag("--json", parsed.doctor.json, "As JSON");
+  add_model(*doctor, parsed);
+  add_settings(*doctor, parsed);
+  return doctor;
+}
+
+CLI::App* add_config(CLI::App& app, Parsed& parsed) {
+  CLI::App* config = app.add_subcommand("config", "Show or check the settings");
+  config
+      ->add_option(
+          "ACTION", parsed.config.action,
+          "show; check; path: the files that were read; or template: a settings file with every "
+          "key, commented out [show]")
+      ->check(CLI::IsMember({"show", "check", "path", "template"}));
+  config->add_flag("--json", parsed.config.json, "As JSON");
+  config->add_flag("--set", parsed.config.set_only, "Leave out what is at its default");
+  config->add_flag("--origin", parsed.origin,
+                   "Say where each value comes from, which it always does");
+  add_settings(*config, parsed);
+  return config;
 }
 
 void add_keys_create(CLI::App& keys, Parsed& parsed) {
@@ -179,16 +240,9 @@ CLI::App* add_keys(CLI::App& app, Parsed& parsed) {
 struct SelfOptions {
   std::string shell;
   std::string page;
-  std::string config_action = "show";
 };
 
-void add_self(CLI::App& app, SelfOptions& options, Parsed& parsed) {
-  CLI::App* config = app.add_subcommand("config", "Show or check the settings");
-  add_settings(*config, parsed);
-  config
-      ->add_option("ACTION", options.config_action,
-                   "show; check; or template: a settings file with every key, commented out")
-      ->check(CLI::IsMember({"show", "check", "template"}));
+void add_self(CLI::App& app, SelfOptions& options) {
   app.add_subcommand("completion", "Print the completion script of a shell")
       ->add_option("SHELL", options.shell, "Which")
       ->required()
@@ -202,9 +256,10 @@ void add_self(CLI::App& app, SelfOptions& options, Parsed& parsed) {
 }
 
 // The exit status, when one of them was given that needs no settings.
-std::optional<int> run_self(const CLI::App& app, const SelfOptions& options) {
+std::optional<int> run_self(const CLI::App& app, const SelfOptions& options,
+                            const ConfigOptions& config) {
   if (app.got_subcommand("version")) return version_command();
-  if (app.got_subcommand("config") && options.config_action == "template") {
+  if (app.got_subcommand("config") && config.action == "template") {
     fmt::print("{}", settings_template());
     return kExitOk;
   }
@@ -236,8 +291,11 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   const CLI::App* bench = add_bench(app, parsed);
   const CLI::App* logs = add_logs(app, parsed);
   const CLI::App* keys = add_keys(app, parsed);
+  const CLI::App* stats = add_stats(app, parsed);
+  const CLI::App* doctor = add_doctor(app, parsed);
+  add_config(app, parsed);
   SelfOptions self;
-  add_self(app, self, parsed);
+  add_self(app, self);
   add_plan(app, parsed.plan);
   add_model_commands(app, parsed.models, [&](CLI::App& command) { add_settings(command, parsed); });
 
@@ -249,18 +307,19 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   } catch (const CLI::ParseError& error) {
     return usage_error(error.what());
   }
-  if (const auto told = run_self(app, self)) return *told;
+  if (const auto told = run_self(app, self, parsed.config)) return *told;
   if (const auto planned = run_plan(app, parsed.plan)) return *planned;
   if (app.get_subcommands().empty())
     return usage_error(
         "name a sub-command: serve, run, bench, pull, import, list, show, rm, load, unload, ps, "
         "logs, "
-        "keys, plan, simulate, config, completion or version");
+        "stats, keys, plan, simulate, doctor, config, completion or version");
 
   parsed.sources.environment = [](const char* name) { return std::getenv(name); };
   if (!parsed.file.empty()) parsed.sources.file = parsed.file;
   const bool of_store = is_store_command(app);
-  if (logs->parsed() || keys->parsed() || of_store || app.got_subcommand("config"))
+  const bool reads_log = logs->parsed() || stats->parsed();
+  if (reads_log || keys->parsed() || doctor->parsed() || of_store || app.got_subcommand("config"))
     parsed.sources.service_state = service_state();
   const auto loaded = load_config(parsed.sources, environment);
   if (!loaded) {
@@ -268,8 +327,8 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
     return kExitConfig;
   }
   set_log_level(loaded->config.log_level);
-  if (logs->parsed() || keys->parsed() || of_store) {
-    const char* path = logs->parsed() ? "log.path" : of_store ? "model.store" : "auth.keys_path";
+  if (reads_log || keys->parsed() || of_store) {
+    const char* path = reads_log ? "log.path" : of_store ? "model.store" : "auth.keys_path";
     // What a setting names elsewhere is this user's own affair.
     const bool of_service =
         !parsed.sources.service_state.empty() &&
@@ -283,12 +342,16 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
   if (const auto done = run_model_commands(app, loaded->config, parsed.models)) return *done;
   if (run->parsed()) return run_command(loaded->config, parsed.run);
   if (bench->parsed()) return bench_command(loaded->config, parsed.bench);
+  if (logs->parsed() && !logs->get_subcommands().empty())
+    return export_command(loaded->config, parsed.logs, parsed.log_export);
   if (logs->parsed()) return logs_command(loaded->config, parsed.logs);
+  if (stats->parsed()) return stats_command(loaded->config, parsed.stats);
+  if (doctor->parsed()) return doctor_command(loaded->config, parsed.doctor);
   if (keys->parsed()) {
     parsed.keys.action = keys->get_subcommands().front()->get_name();
     return keys_command(loaded->config, parsed.keys);
   }
-  return config_command(*loaded, self.config_action == "show");
+  return config_command(*loaded, parsed.config);
 }
 
 }  // namespace hs

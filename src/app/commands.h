@@ -45,6 +45,7 @@ struct LogsOptions {
   int64_t limit = 20;
   std::string model;  // "" = all
   std::string id;     // X-Request-Id
+  std::string key_name;
   bool failed_only = false;
   double last_minutes = 0;  // 0 = since ever
   bool json = false;
@@ -52,6 +53,30 @@ struct LogsOptions {
   bool follow = false;
 };
 int logs_command(const Config& config, const LogsOptions& options);
+
+// `heteroserve logs export`: all rows that fit, oldest first.
+struct ExportOptions {
+  std::string format = "csv";  // or jsonl
+  std::string output;          // file; "" = stdout
+};
+int export_command(const Config& config, const LogsOptions& filter, const ExportOptions& options);
+
+// `heteroserve stats`: tokens a day, percentiles, errors, the slowest.
+struct StatsOptions {
+  int64_t days = 7;  // today included
+  std::string model;
+  std::string key_name;
+  int64_t slowest = 5;
+  bool json = false;
+};
+int stats_command(const Config& config, const StatsOptions& options);
+
+// `heteroserve doctor`: 0 when nothing is FAIL, 1 otherwise.
+struct DoctorFlags {
+  bool checksums = false;
+  bool json = false;
+};
+int doctor_command(const Config& config, const DoctorFlags& flags);
 
 // `heteroserve keys`: makes, lists and revokes API keys, and says what each used.
 struct KeysOptions {
@@ -65,7 +90,13 @@ struct KeysOptions {
 };
 int keys_command(const Config& config, const KeysOptions& options);
 
-int config_command(const LoadedConfig& loaded, bool show);
+// `heteroserve config show`, `check`, `path`.
+struct ConfigOptions {
+  std::string action = "show";
+  bool json = false;
+  bool set_only = false;  // leave out defaults
+};
+int config_command(const LoadedConfig& loaded, const ConfigOptions& options);
 int version_command();
 
 // "heteroserve: message" on stderr.

@@ -112,6 +112,14 @@ Status check_tiers(const Config& config) {
 
 }  // namespace
 
+double Config::hour_price(DeviceId device) const {
+  const char* kind = device.kind == DeviceId::Kind::kCpu ? "cpu" : "cuda";
+  for (const std::string& name : {to_string(device), std::string(kind)})
+    if (const auto found = price_device_hour.find(name); found != price_device_hour.end())
+      return found->second;
+  return 0;
+}
+
 size_t Config::pictures_body_bytes() const {
   if (images_max == 0) return 0;
   // A picture travels as base64, 4 bytes for 3.
@@ -134,9 +142,11 @@ Result<LoadedConfig> load_config(const ConfigSources& sources,
     with_file.file = file;
   const auto files = files_of(with_file);
   if (!files) return std::unexpected(files.error());
-  for (const fs::path& file : *files)
+  for (const fs::path& file : *files) {
+    loaded.files.push_back(file.string());
     if (const Status applied = apply_file(file, loaded); !applied)
       return std::unexpected(applied.error());
+  }
   if (const Status names = check_environment_names(environment_names); !names)
     return std::unexpected(names.error());
   for (const Setting& setting : settings()) {
@@ -196,6 +206,43 @@ Status check_config(const Config& config) {
         "--kv-blocks {} of --block-size {} hold {} tokens, fewer than --max-model-len {}",
         config.kv_blocks, config.block_size, slots, config.max_model_len));
   return {};
+}
+
+std::vector<std::string> settings_without_effect(const Config& config, const DeviceFacts& facts) {
+  std::vector<std::string> out;
+  if (config.cut != CutChoice::kAuto && !facts.pictures_cross)
+    out.push_back(fmt::format("--cut {} has no effect: pictures stay on the device that answers",
+                              config.cut == CutChoice::kPre ? "pre" : "post"));
+  if (config.transfer != LinkChoice::kAuto && !facts.several_devices)
+    out.push_back(fmt::format("--transfer {} has no effect: nothing is copied between devices",
+                              config.transfer == LinkChoice::kPeer ? "peer" : "staged"));
+  return out;
+}
+
+std::vector<std::string> config_warnings(const Config& config) {
+  // Datacenter devices of one group without consumers: the first encodes for itself.
+  const bool one_group = config.consumer.empty() &&
+                         std::ssize(config.datacenter) == std::ptrdiff_t{config.tensor_parallel};
+  const bool same_device = config.consumer.size() == 1 && config.consumer == config.datacenter &&
+                           config.consumer.front() != "auto";
+  const bool several = !config.is_plain() && !same_device;
+  std::vector<std::string> out = settings_without_effect(
+      config,
+      {.several_devices = several,
+       .pictures_cross = several && !one_group && config.partition != Partition::kColocated});
+  if (config.max_num_batched_tokens < config.block_size)
+    out.push_back(
+        fmt::format("--max-num-batched-tokens {} is below --block-size {}: prompts are read in "
+                    "pieces smaller than a block of the KV cache",
+                    config.max_num_batched_tokens, config.block_size));
+  if (config.log_path == "none" && (config.price_kwh > 0 || !config.price_device_hour.empty()))
+    out.emplace_back("prices have no effect: --log-path none keeps no request");
+  if (config.kv_blocks > 0 && config.kv_blocks < config.max_num_seqs)
+    out.push_back(
+        fmt::format("--kv-blocks {} are fewer than --max-num-seqs {}: a step never holds so many "
+                    "sequences",
+                    config.kv_blocks, config.max_num_seqs));
+  return out;
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {

@@ -59,9 +59,21 @@ struct Config {
   int32_t steal_delay_ms = 50;
   int32_t steal_pause_ms = 2000;
   int32_t tensor_parallel = 1;
-  std::string log_path;   // "none" = no log
+  std::string log_path;              // "none" = no log
+  int32_t log_retention_days = 30;   // 0 = for ever
+  int32_t log_retention_mib = 2048;  // 0 = any size
+  // In any one currency; 0 or absent: no price. Of a device's hour by its name, or its kind.
+  double price_kwh = 0;
+  std::map<std::string, double> price_device_hour;
   std::string keys_path;  // API keys
   LogLevel log_level = LogLevel::kInfo;
+
+  // Nothing to choose: one device does everything.
+  bool is_plain() const {
+    return consumer.empty() && partition == Partition::kModality && steal != StealMode::kOn &&
+           tensor_parallel == 1;
+  }
+  double hour_price(DeviceId device) const;
 
   size_t pictures_body_bytes() const;  // a body with all allowed pictures, at their largest
   size_t body_bytes_max() const;
@@ -99,6 +111,7 @@ struct ConfigSources {
 struct LoadedConfig {
   Config config;
   std::map<std::string, SettingValue, std::less<>> values;  // by key
+  std::vector<std::string> files;                           // read, in the order they were applied
 };
 
 // Flag over environment over conf.d/*.toml beside the file, last name first, over the file over
@@ -110,6 +123,16 @@ Result<LoadedConfig> load_config(const ConfigSources& sources,
 
 // Limits and choices that contradict each other.
 Status check_config(const Config& config);
+
+// What the devices make of the settings about them.
+struct DeviceFacts {
+  bool several_devices = false;
+  bool pictures_cross = false;  // from one to another
+};
+// Settings that were given and change nothing, one sentence each.
+std::vector<std::string> settings_without_effect(const Config& config, const DeviceFacts& facts);
+// That, as far as it shows without looking at the machine, and limits that work but serve badly.
+std::vector<std::string> config_warnings(const Config& config);
 
 // The candidate with the smallest edit distance to `word`; "" without candidates.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);

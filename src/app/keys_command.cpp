@@ -20,10 +20,16 @@ namespace {
 
 constexpr int64_t kDayMs = 86'400'000;
 
+// A name that no key can have is a wrong command line; one that is taken, or unknown, fails. A file
+// that is no file of keys is a wrong setting, as it is for `serve`.
 int failure(const Error& error) {
   print_error(error);
-  if (error.kind == ErrorKind::kNotFound) return kExitUnavailable;
-  return error.kind == ErrorKind::kInvalidArgument ? kExitUsage : kExitFailure;
+  if (error.code == kBadKeyName) return kExitUsage;
+  if (error.code == kKeyExists) return kExitFailure;
+  const bool file_is_wrong = error.kind == ErrorKind::kInvalidArgument ||
+                             error.kind == ErrorKind::kUnsupported ||
+                             error.kind == ErrorKind::kDataLoss;
+  return file_is_wrong ? kExitConfig : kExitFailure;
 }
 
 std::string limit_text(int64_t limit) {
@@ -92,6 +98,10 @@ int revoke(const Config& config, const KeysOptions& options) {
 int usage(const Config& config, const KeysOptions& options) {
   const auto rows =
       query_usage(config.log_path, SystemClock().unix_ms() - (options.days - 1) * kDayMs);
+  if (!rows && rows.error().kind == ErrorKind::kNotFound) {
+    print_error(rows.error());
+    return kExitUnavailable;  // as `logs`
+  }
   if (!rows) return failure(rows.error());
   if (!options.json)
     fmt::print("{:<24}  {:<24}  {:>9}  {:>7}  {:>8}  {:>13}  {:>13}  {:>13}\n", "KEY", "MODEL",

@@ -4,11 +4,13 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <ctime>
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -112,16 +114,53 @@ int failure(const Error& error) {
   return error.kind == ErrorKind::kNotFound ? kExitUnavailable : kExitFailure;
 }
 
-}  // namespace
-
-int logs_command(const Config& config, const LogsOptions& options) {
+RequestFilter filter_of(const LogsOptions& options) {
   RequestFilter filter;
-  filter.limit = options.limit;
   filter.model = options.model;
   filter.id = options.id;
+  filter.key_name = options.key_name;
   if (options.failed_only) filter.status_min = 400;
   if (options.last_minutes > 0)
     filter.since_ms = SystemClock().unix_ms() - static_cast<int64_t>(options.last_minutes * 60'000);
+  return filter;
+}
+
+}  // namespace
+
+int export_command(const Config& config, const LogsOptions& filter, const ExportOptions& options) {
+  if (const auto last = last_request_row(config.log_path); !last) return failure(last.error());
+  const bool csv = options.format == "csv";
+  std::FILE* out = options.output.empty() ? stdout : std::fopen(options.output.c_str(), "wb");
+  const auto close = [&] { return out == stdout ? std::fflush(out) : std::fclose(out); };
+  const auto cannot_write = [&] {
+    return failure(
+        {ErrorKind::kIo,
+         fmt::format("cannot write {}: {}", options.output.empty() ? "the output" : options.output,
+                     std::error_code(errno, std::generic_category()).message()),
+         "", ""});
+  };
+  if (out == nullptr) return cannot_write();
+  const auto put = [out](const std::string& text) -> Status {
+    if (std::fwrite(text.data(), 1, text.size(), out) == text.size()) return {};
+    return fail(ErrorKind::kResourceExhausted, "write");
+  };
+  RequestFilter all = filter_of(filter);
+  all.limit = INT64_MAX;
+  const Status head = csv ? put(log_csv_head()) : Status();
+  const Status done =
+      head ? for_each_request(config.log_path, all,
+                              [&](const RequestRow& row) {
+                                return put(csv ? log_row_csv(row) : log_row_json(row) + "\n");
+                              })
+           : head;
+  const bool broken = std::ferror(out) != 0;
+  if (close() != 0 || broken) return cannot_write();
+  return done ? kExitOk : failure(done.error());
+}
+
+int logs_command(const Config& config, const LogsOptions& options) {
+  RequestFilter filter = filter_of(options);
+  filter.limit = options.limit;
   const auto last = last_request_row(config.log_path);
   if (!last) return failure(last.error());
   filter.until_row = *last;

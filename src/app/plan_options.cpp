@@ -115,6 +115,7 @@ void add_rank(CLI::App& plan, PlanOptions& options) {
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
   rank->add_option("--seed", options.simulate.seed, "Of arrivals and lengths")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   add_output(*rank, options);
 }
@@ -144,7 +145,9 @@ void add_simulate(CLI::App& app, PlanOptions& options) {
   simulate->add_option("--requests", flags.requests, "How many requests")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
-  simulate->add_option("--seed", flags.seed, "Of arrivals and lengths")->capture_default_str();
+  simulate->add_option("--seed", flags.seed, "Of arrivals and lengths")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   add_latency(*simulate, options.latency);
   simulate
       ->add_option("--trace", flags.trace,

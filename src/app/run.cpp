@@ -102,12 +102,8 @@ void print_stats(const ServedEngine& loaded, const PrintSink& sink) {
   fmt::print(stderr, "; {} tokens\n", usage.completion_tokens);
 }
 
-Status answer(const Config& config, const RunOptions& options) {
-  const SystemClock clock;
-  WakeUp wake_up;
-  auto loaded = load_engine(config, clock, [&wake_up] { wake_up.notify(); });
-  if (!loaded) return std::unexpected(loaded.error());
-  ServedEngine& engine = **loaded;
+Status answer(const Config& config, const RunOptions& options, ServedEngine& engine,
+              WakeUp& wake_up) {
   auto request = make_request(config, options, *engine.model.prompts);
   if (!request) return std::unexpected(request.error());
   request->repetition_penalty = engine.model.spec.default_repetition_penalty.value_or(1.0F);
@@ -127,16 +123,25 @@ Status answer(const Config& config, const RunOptions& options) {
 
 }  // namespace
 
-int run_command(const Config& config, const RunOptions& options) {
-  const auto model = find_model(config, config.model);
+int run_command(const Config& given, const RunOptions& options) {
+  const auto model = find_model(given, given.model);
   if (!model) {
     print_error(model.error());
     return kExitConfig;
   }
-  const Status answered = answer(config_of(config, *model), options);
-  if (answered) return kExitOk;
-  print_error(answered.error());
-  return answered.error().code == kNoGpu ? kExitConfig : kExitFailure;
+  const Config config = config_of(given, *model);
+  const SystemClock clock;
+  WakeUp wake_up;
+  const Status good = check_start(config);
+  const auto loaded = good ? load_engine(config, clock, [&wake_up] { wake_up.notify(); })
+                           : std::unexpected(good.error());
+  if (!loaded) {
+    print_error(loaded.error());
+    return kExitConfig;  // as `serve`
+  }
+  const Status answered = answer(config, options, **loaded, wake_up);
+  if (!answered) print_error(answered.error());
+  return answered ? kExitOk : kExitFailure;
 }
 
 }  // namespace hs

@@ -16,10 +16,13 @@
 
 #include "api/api_handler.h"
 #include "app/commands.h"
+#include "app/doctor.h"
 #include "app/exit_codes.h"
+#include "app/gpus.h"
 #include "app/key_watch.h"
 #include "app/model_manager.h"
 #include "app/model_source.h"
+#include "app/power_sampler.h"
 #include "app/served_engine.h"
 #include "app/service_manager.h"
 #include "base/clock.h"
@@ -31,6 +34,7 @@
 #include "loop/signal_watcher.h"
 #include "loop/timer.h"
 #include "loop/worker_pool.h"
+#include "store/cost_account.h"
 #include "store/request_log.h"
 #include "store/request_row.h"
 
@@ -61,7 +65,10 @@ Result<std::unique_ptr<RequestLog>> open_log(const Config& config, const Clock& 
   std::error_code error;
   const auto folder = std::filesystem::path(config.log_path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  auto log = RequestLog::open(config.log_path, {}, clock);
+  RequestLogOptions options;
+  options.retention_days = config.log_retention_days;
+  options.retention_bytes = int64_t{config.log_retention_mib} << 20;
+  auto log = RequestLog::open(config.log_path, options, clock);
   if (!log)
     return fail(log.error().kind,
                 fmt::format("{} (--log-path; none switches the log off)", log.error().message));
@@ -76,6 +83,7 @@ class Server {
       : config_(loaded.config),
         values_(loaded.values),
         watchdog_(manager_, int64_t{config_.hang_timeout_s} * 1'000'000),
+        costs_(clock_, config_.price_kwh),
         workers_(loop_, static_cast<size_t>(config_.max_queue) + 1) {}
 
   int run();
@@ -97,6 +105,7 @@ class Server {
   void show_progress(std::string_view phase, int32_t percent);
   void loaded(const ServedEngine& engine);
   void load_failed(const Error& error);
+  void begin_costs(const ServedEngine& engine);
   void on_signal(int number);
   void stop(int exit_code);
   void drain();
@@ -110,7 +119,9 @@ class Server {
   Watchdog watchdog_;
   std::string host_;  // listened at
   Loop loop_;
+  CostAccount costs_;
   std::unique_ptr<RequestLog> log_;
+  std::unique_ptr<PowerSampler> power_;  // where all devices tell what they draw
   std::unique_ptr<ModelManager> models_;
   WorkerPool workers_;
   std::unique_ptr<ApiHandler> api_;
@@ -146,6 +157,10 @@ ApiOptions Server::api_options() {
       return query_requests(path, filter);
     };
   }
+  if (log_ != nullptr) options.costs = &costs_;
+  options.doctor = [&config = config_] {
+    return doctor_json(examine(config, {.serving = true, .checksums = false}));
+  };
   options.settings = setting_infos();
   options.keys_path = config_.keys_path;
   if (log_ != nullptr) options.log_path = config_.log_path;
@@ -298,6 +313,35 @@ void Server::load_first() {
   if (const Status begun = models_->load(*std::move(target)); !begun) load_failed(begun.error());
 }
 
+// What a request costs is only known from here on.
+void Server::begin_costs(const ServedEngine& engine) {
+  power_.reset();
+  costs_.set_power({});
+  std::vector<DeviceInfo> devices;
+  for (const DeviceRoles::Row& row : engine.role_rows) devices.push_back(row.device);
+  if (devices.empty())
+    for (const auto& device : engine.devices) {
+      DeviceInfo info;
+      info.id = device->id();
+      if (const auto gpus = find_gpus(config_.device))
+        for (const DeviceInfo& gpu : gpus->devices)
+          if (gpu.id == info.id) info = gpu;
+      devices.push_back(std::move(info));
+    }
+  double hour = 0;
+  for (const DeviceInfo& device : devices) hour += config_.hour_price(device.id);
+  costs_.set_hour_price(hour);
+  auto counters = open_energy_counters(devices);
+  if (counters) {
+    power_ = std::make_unique<PowerSampler>(*std::move(counters), costs_, clock_);
+  } else if (config_.price_kwh > 0) {
+    log_warning("--price-kwh has no effect, requests are logged without energy and cost: {}",
+                counters.error().message);
+  } else {
+    log_info("requests are logged without energy: {}", counters.error().message);
+  }
+}
+
 void Server::load_failed(const Error& error) {
   print_error(error);
   if (!was_loaded_) stop(kExitConfig);
@@ -306,6 +350,7 @@ void Server::load_failed(const Error& error) {
 
 void Server::loaded(const ServedEngine& engine) {
   was_loaded_ = true;
+  if (log_ != nullptr) begin_costs(engine);
   fmt::print("{}", engine.roles);
   for (const std::string& link : engine.engine->links()) fmt::print("link {}\n", link);
   fmt::print("ready: http://{} model={} dtype={} isa={} kv_blocks={} load={:.2f}s\n",
@@ -360,11 +405,15 @@ void Server::leave_now(int exit_code) {
 
 int serve_command(const LoadedConfig& loaded) {
   const Config& config = loaded.config;
-  if (!config.model.empty())
-    if (const auto model = find_model(config, config.model); !model) {
-      print_error(model.error());
+  if (!config.model.empty()) {
+    const auto model = find_model(config, config.model);
+    const Status good =
+        model ? check_start(config_of(config, *model)) : std::unexpected(model.error());
+    if (!good) {
+      print_error(good.error());
       return kExitConfig;
     }
+  }
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ,
          SIG_IGN);  // a file that may not grow is a failed write, not the end of the process

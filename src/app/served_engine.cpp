@@ -62,16 +62,23 @@ size_t free_on_gpus(const Placement& placement) {
   return least;
 }
 
-// Of each of n_units KV caches; those that several devices share hold their blocks in parts.
+// Room for KV caches.
+struct KvMemory {
+  size_t n_units = 1;     // language models with a cache each
+  size_t free_bytes = 0;  // of the machine, for all caches
+  size_t gpu_bytes = 0;   // of the device that has the least; 0: the caches are the machine's
+};
+
+// Of each cache; those that several devices share hold their blocks in parts.
 Result<int32_t> resolve_kv_blocks(const Config& config, int32_t max_model_len,
-                                  const ModelSpec& spec, const Placement& placement) {
+                                  const ModelSpec& spec, const KvMemory& memory) {
   const size_t block_bytes = spec.kv_block_bytes(config.tensor_parallel);
-  if (const size_t free = free_on_gpus(placement); config.kv_blocks == 0 && free > 0)
-    return gpu_kv_blocks(config, max_model_len,
-                         block_bytes / static_cast<size_t>(config.tensor_parallel), free);
+  const size_t gpu_block_bytes = block_bytes / static_cast<size_t>(config.tensor_parallel);
+  const bool on_gpus = memory.gpu_bytes > 0;
   if (config.kv_blocks == 0)
-    return default_kv_blocks(config, max_model_len, block_bytes,
-                             available_memory_bytes() / placement.language_devices.size());
+    return on_gpus ? gpu_kv_blocks(config, max_model_len, gpu_block_bytes, memory.gpu_bytes)
+                   : default_kv_blocks(config, max_model_len, block_bytes,
+                                       memory.free_bytes / memory.n_units);
   const int64_t slots = int64_t{config.kv_blocks} * config.block_size;
   if (slots < max_model_len)
     return fail(ErrorKind::kInvalidArgument,
@@ -79,13 +86,17 @@ Result<int32_t> resolve_kv_blocks(const Config& config, int32_t max_model_len,
                             "sequence of {}; lower "
                             "--max-model-len or raise --kv-blocks",
                             config.kv_blocks, config.block_size, slots, max_model_len));
+  const Status room = on_gpus
+                          ? check_kv_room(config, gpu_block_bytes, 1, memory.gpu_bytes)
+                          : check_kv_room(config, block_bytes, memory.n_units, memory.free_bytes);
+  if (!room) return std::unexpected(room.error());
   return config.kv_blocks;
 }
 
-// Nothing to choose: one device does everything.
-bool is_plain(const Config& config) {
-  return config.consumer.empty() && config.partition == Partition::kModality &&
-         config.steal != StealMode::kOn && config.tensor_parallel == 1;
+Status check_cut(const Config& config, const ModelSpec& spec) {
+  if (config.cut != CutChoice::kPre || spec.has_vision) return {};
+  return fail(ErrorKind::kInvalidArgument,
+              fmt::format("--cut pre: {} takes no pictures", spec.name));
 }
 
 // Weights of one model as they will stand in memory, the tower's included.
@@ -140,6 +151,14 @@ std::vector<Device*> find_devices(const std::vector<std::unique_ptr<Device>>& de
   return result;
 }
 
+Result<Gpus> find_usable_gpus(const Config& config) {
+  auto gpus = find_gpus(config.device);
+  if (gpus && !gpus->devices.empty() && config.dtype == DType::kF32)
+    return fail(ErrorKind::kUnsupported,
+                "--dtype float32 does not run on a GPU: use bfloat16, or --device cpu");
+  return gpus;
+}
+
 // One device that does everything: the GPU that reads its memory fastest, or the CPU.
 Result<std::unique_ptr<Device>> make_only_device(const Config& config, const Gpus& gpus) {
   if (gpus.devices.empty()) {
@@ -151,39 +170,11 @@ Result<std::unique_ptr<Device>> make_only_device(const Config& config, const Gpu
   return gpus.plugin->make_device({.index = best->id.index});
 }
 
-// Those of the rows, CPU devices in the order of their indices: that of their shares of the cores.
-Result<std::vector<std::unique_ptr<Device>>> make_role_devices(
-    const Config& config, const Gpus& gpus, const std::vector<DeviceRoles::Row>& rows) {
-  std::vector<std::unique_ptr<Device>> devices;
-  std::vector<int> cpu_indices;
-  for (const DeviceRoles::Row& row : rows) {
-    const DeviceId id = row.device.id;
-    if (id.kind == DeviceId::Kind::kCpu) {
-      cpu_indices.push_back(id.index);
-      continue;
-    }
-    auto device = gpus.plugin->make_device({.index = id.index});
-    if (!device) return std::unexpected(device.error());
-    devices.push_back(*std::move(device));
-  }
-  if (!devices.empty() && !cpu_indices.empty())
-    return fail(ErrorKind::kUnsupported,
-                fmt::format("{} and cpu:{} cannot serve one model: their activations differ; name "
-                            "GPUs or CPU devices alone",
-                            to_string(devices.front()->id()), cpu_indices.front()));
-  if (!devices.empty()) return devices;
-  std::ranges::sort(cpu_indices);
-  return make_cpu_devices(cpu_indices, {.index = 0, .threads = config.threads, .cores = {}});
-}
-
 // Makes the devices and says what is to be loaded on which.
 Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
-  const auto gpus = find_gpus(config.device);
+  const auto gpus = find_usable_gpus(config);
   if (!gpus) return std::unexpected(gpus.error());
-  if (!gpus->devices.empty() && config.dtype == DType::kF32)
-    return fail(ErrorKind::kUnsupported,
-                "--dtype float32 does not run on a GPU: use bfloat16, or --device cpu");
-  if (is_plain(config)) {
+  if (config.is_plain()) {
     auto device = make_only_device(config, *gpus);
     if (!device) return std::unexpected(device.error());
     loaded.devices.push_back(*std::move(device));
@@ -255,6 +246,17 @@ Result<std::vector<std::unique_ptr<Device>>> open_devices(const Config& config) 
   return std::move(opened.devices);
 }
 
+Status check_kv_room(const Config& config, size_t block_bytes, size_t n_units, size_t free_bytes) {
+  const auto blocks = static_cast<size_t>(config.kv_blocks);
+  if (blocks <= free_bytes / std::max<size_t>(block_bytes * n_units, 1)) return {};
+  const std::string caches = n_units == 1 ? "take" : fmt::format("of {} KV caches take", n_units);
+  return fail(ErrorKind::kResourceExhausted,
+              fmt::format("--kv-blocks {} {} {} MiB, and {} MiB of memory are free for them; lower "
+                          "--kv-blocks, or leave it out",
+                          config.kv_blocks, caches, (blocks * block_bytes * n_units) >> 20,
+                          free_bytes >> 20));
+}
+
 Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
                                   size_t free_bytes) {
   const int64_t per_sequence = (max_model_len + config.block_size - 1) / config.block_size;
@@ -305,6 +307,73 @@ Status check_model_path(const Config& config) {
   return {};
 }
 
+Result<std::vector<std::unique_ptr<Device>>> make_role_devices(
+    const Config& config, const Gpus& gpus, const std::vector<DeviceRoles::Row>& rows) {
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<int> cpu_indices;
+  for (const DeviceRoles::Row& row : rows) {
+    const DeviceId id = row.device.id;
+    if (id.kind == DeviceId::Kind::kCpu) {
+      cpu_indices.push_back(id.index);
+      continue;
+    }
+    auto device = gpus.plugin->make_device({.index = id.index});
+    if (!device) return std::unexpected(device.error());
+    devices.push_back(*std::move(device));
+  }
+  if (!devices.empty() && !cpu_indices.empty())
+    return fail(ErrorKind::kUnsupported,
+                fmt::format("{} and cpu:{} cannot serve one model: their activations differ; name "
+                            "GPUs or CPU devices alone",
+                            to_string(devices.front()->id()), cpu_indices.front()));
+  if (!devices.empty()) return devices;
+  std::ranges::sort(cpu_indices);
+  return make_cpu_devices(cpu_indices, {.index = 0, .threads = config.threads, .cores = {}});
+}
+
+Status check_start(const Config& config) {
+  if (Status path = check_model_path(config); !path) return path;
+  const auto gpus = find_usable_gpus(config);
+  if (!gpus) return std::unexpected(gpus.error());
+  KvMemory memory;
+  if (config.is_plain()) {
+    for (const DeviceInfo& gpu : gpus->devices)  // make_only_device() takes one of them
+      memory.gpu_bytes = std::max(memory.gpu_bytes, gpu.free_bytes);
+  } else {
+    const auto roles = choose_roles(config, take_inventory(*gpus));
+    if (!roles) return std::unexpected(roles.error());
+    if (Status sensible = check_roles(config, *roles); !sensible) return sensible;
+    memory.n_units = roles->datacenter.size() / static_cast<size_t>(config.tensor_parallel);
+    for (const DeviceRoles::Row& row : roles->rows)
+      if (row.is_datacenter && row.device.id.kind == DeviceId::Kind::kCuda)
+        memory.gpu_bytes = memory.gpu_bytes == 0
+                               ? row.device.free_bytes
+                               : std::min(memory.gpu_bytes, row.device.free_bytes);
+  }
+  LoadOptions files;  // no devices: no weights
+  files.path = config.model;
+  files.dtype = config.dtype;
+  files.block_size = config.block_size;
+  files.max_step_tokens = config.max_num_batched_tokens;
+  files.max_model_len = config.max_model_len;
+  files.max_encode_patches = config.max_encode_patches;
+  const auto model = load_model(files);
+  if (!model) return std::unexpected(model.error());
+  if (Status cut = check_cut(config, model->spec); !cut) return cut;
+  const auto max_model_len = resolve_max_model_len(config, model->spec);
+  if (!max_model_len) return std::unexpected(max_model_len.error());
+  // What the caches will find, beside the weights.
+  const size_t weights = weight_bytes(config);
+  const size_t available = available_memory_bytes();
+  memory.free_bytes = available - std::min(weights * memory.n_units, available);
+  if (memory.gpu_bytes > 0) {
+    const size_t share = weights / static_cast<size_t>(config.tensor_parallel);
+    memory.gpu_bytes -= std::min(share, memory.gpu_bytes - 1);
+  }
+  const auto kv_blocks = resolve_kv_blocks(config, *max_model_len, model->spec, memory);
+  return kv_blocks ? Status() : std::unexpected(kv_blocks.error());
+}
+
 Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Clock& clock,
                                                   std::function<void()> wake,
                                                   LoadProgress progress) {
@@ -328,14 +397,20 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   auto model = load_model(load);
   if (!model) return std::unexpected(model.error());
   loaded->model = *std::move(model);
-  if (config.cut == CutChoice::kPre && !loaded->model.spec.has_vision)
-    return fail(ErrorKind::kInvalidArgument,
-                fmt::format("--cut pre: {} takes no pictures", loaded->model.spec.name));
+  if (const Status cut = check_cut(config, loaded->model.spec); !cut)
+    return std::unexpected(cut.error());
+  for (const std::string& setting :
+       settings_without_effect(config, {.several_devices = loaded->devices.size() > 1,
+                                        .pictures_cross = loaded->pictures_cross}))
+    log_warning("{}", setting);
   if (!loaded->roles.empty()) loaded->roles += describe_cut(*loaded, *placement);
 
   const auto max_model_len = resolve_max_model_len(config, loaded->model.spec);
   if (!max_model_len) return std::unexpected(max_model_len.error());
-  const auto kv_blocks = resolve_kv_blocks(config, *max_model_len, loaded->model.spec, *placement);
+  const auto kv_blocks = resolve_kv_blocks(config, *max_model_len, loaded->model.spec,
+                                           {.n_units = placement->language_devices.size(),
+                                            .free_bytes = available_memory_bytes(),
+                                            .gpu_bytes = free_on_gpus(*placement)});
   if (!kv_blocks) return std::unexpected(kv_blocks.error());
 
   EngineConfig engine_config;

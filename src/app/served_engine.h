@@ -10,6 +10,7 @@
 #include "api/served_model.h"
 #include "app/config.h"
 #include "app/device_roles.h"
+#include "app/gpus.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "device/device.h"
@@ -52,11 +53,24 @@ Result<int32_t> default_kv_blocks(const Config& config, int32_t max_model_len, s
 // for embeddings and what the driver takes.
 Result<int32_t> gpu_kv_blocks(const Config& config, int32_t max_model_len, size_t block_bytes,
                               size_t free_bytes);
+// Whether --kv-blocks of n_units KV caches fit free_bytes. kResourceExhausted names the flag.
+Status check_kv_room(const Config& config, size_t block_bytes, size_t n_units, size_t free_bytes);
+
+// The devices of the rows; CPU devices in the order of their indices, that of their shares of the
+// cores. GPUs and CPU devices together are kUnsupported.
+Result<std::vector<std::unique_ptr<Device>>> make_role_devices(
+    const Config& config, const Gpus& gpus, const std::vector<DeviceRoles::Row>& rows);
 
 // The names that clients may use, the same before and after the load; at least one.
 std::vector<std::string> served_names(const Config& config);
 
 // A wrong path is found here, before anything is bound or loaded.
 Status check_model_path(const Config& config);
+
+// What else can be known without loading a weight: devices that are not there, files of the
+// checkpoint that contradict each other, limits beyond the model's, a KV cache that memory has no
+// room for beside the weights. Reads the tokenizer, and measures the CPU where roles are chosen:
+// tenths of a second. A load may still fail, with the same exit status (kExitConfig).
+Status check_start(const Config& config);
 
 }  // namespace hs

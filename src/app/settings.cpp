@@ -1,6 +1,7 @@
 // The table of settings, and how each value is read.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <utility>
@@ -110,6 +111,41 @@ Status set_switch(Config& config, std::string_view value) {
   return set_word<bool>(config.*Member, value,
                         {{"on", true}, {"true", true}, {"off", false}, {"false", false}},
                         "on or off");
+}
+
+Status read_price(std::string_view value, double& price) {
+  constexpr double kPriceMax = 1e9;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), price);
+  if (error == std::errc() && end == value.data() + value.size() && price >= 0 &&
+      price <= kPriceMax)
+    return {};
+  return invalid("must be a price, 0 or more");
+}
+
+Status set_price_kwh(Config& config, std::string_view value) {
+  return read_price(value, config.price_kwh);
+}
+
+Status set_price_device_hour(Config& config, std::string_view value) {
+  constexpr std::string_view kMust =
+      "must be DEVICE=PRICE, separated by commas, as cpu=0.05,cuda:0=1.2";
+  std::map<std::string, double> prices;
+  while (!value.empty()) {
+    const size_t comma = std::min(value.find(','), value.size());
+    const std::string_view entry = value.substr(0, comma);
+    const size_t equals = entry.find('=');
+    if (equals == 0 || equals == std::string_view::npos) return invalid(std::string(kMust));
+    double price = 0;
+    const std::string_view device = entry.substr(0, equals);
+    if (!device.starts_with("cpu") && !device.starts_with("cuda"))
+      return invalid(std::string(kMust));
+    if (const Status read = read_price(entry.substr(equals + 1), price); !read)
+      return invalid(std::string(kMust));
+    prices.insert_or_assign(std::string(device), price);
+    value.remove_prefix(std::min(comma + 1, value.size()));
+  }
+  config.price_device_hour = std::move(prices);
+  return {};
 }
 
 Status set_dtype(Config& config, std::string_view value) {
@@ -242,6 +278,16 @@ constexpr Setting kSettings[] = {
     {"--log-path", "log.path", "HETEROSERVE_LOG_PATH", "", "FILE",
      "Request log (SQLite); none: no log; default: requests.db in the state directory",
      set_text<&Config::log_path>},
+    {"--log-retention-days", "log.retention_days", "HETEROSERVE_LOG_RETENTION_DAYS", "30", "DAYS",
+     "Older rows of the request log are deleted, daily totals are not; 0: never",
+     set_integer<&Config::log_retention_days, 0, 36500>},
+    {"--log-retention-mib", "log.retention_mib", "HETEROSERVE_LOG_RETENTION_MIB", "2048", "N",
+     "The oldest rows are deleted while the request log is larger; 0: any size",
+     set_integer<&Config::log_retention_mib, 0, 100 * kMany>},
+    {"--price-kwh", "cost.price_kwh", "HETEROSERVE_PRICE_KWH", "0", "PRICE",
+     "Of a kilowatt hour, for the cost of requests; 0: none", set_price_kwh},
+    {"--price-device-hour", "cost.price_device_hour", "HETEROSERVE_PRICE_DEVICE_HOUR", "", "PRICES",
+     "Of an hour of each device, by name or kind: cpu=0.05,cuda:0=1.2", set_price_device_hour},
     {"--log-level", "log.level", "HETEROSERVE_LOG_LEVEL", "info", "LEVEL",
      "Diagnostics on stderr: debug, info, warning or error", set_log_level},
 };

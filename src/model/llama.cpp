@@ -393,7 +393,6 @@ Result<std::unique_ptr<LanguageModel>> load_language(const Checkpoint& checkpoin
 
 Status load_languages(const Checkpoint& checkpoint, const LoadOptions& options,
                       const LlamaConfig& config, Model& model) {
-  HS_CHECK(!options.language_devices.empty());
   for (const DeviceGroup& group : options.language_devices) {
     auto language = load_language(checkpoint, options, config, group.ranks, model.spec);
     if (!language) return std::unexpected(std::move(language.error()));

@@ -118,6 +118,57 @@ constexpr const char* kSteps[] = {
         FROM requests ORDER BY ts_ms DESC;
       CREATE VIEW v_daily AS SELECT * FROM usage_daily ORDER BY day DESC, key_name, model;
     )sql",
+    // Gaps between tokens, which weights, whose trace, energy and cost. Sums of energy and cost are
+    // of
+    // the requests for which they are known, and NULL where none is.
+    R"sql(
+      ALTER TABLE requests ADD COLUMN revision TEXT;
+      ALTER TABLE requests ADD COLUMN trace_id TEXT;
+      ALTER TABLE requests ADD COLUMN itl_p50_us INTEGER;
+      ALTER TABLE requests ADD COLUMN itl_p99_us INTEGER;
+      ALTER TABLE requests ADD COLUMN energy_uj INTEGER;
+      ALTER TABLE requests ADD COLUMN cost_micros INTEGER;
+      ALTER TABLE usage_daily ADD COLUMN energy_uj INTEGER;
+      ALTER TABLE usage_daily ADD COLUMN cost_micros INTEGER;
+      DROP TRIGGER requests_usage;
+      CREATE TRIGGER requests_usage AFTER INSERT ON requests BEGIN
+        INSERT INTO usage_daily (day, key_name, model, requests, failed, images, prompt_tokens, vision_tokens,
+                                 cached_tokens, completion_tokens, energy_uj, cost_micros)
+        VALUES (
+          date(new.ts_ms / 1000, 'unixepoch'), ifnull(new.key_name, ''),
+          iif(new.prompt_tokens IS NULL, '', ifnull(new.model, '')), 1,
+          ifnull(new.status, 0) NOT BETWEEN 200 AND 399, ifnull(new.n_images, 0),
+          ifnull(new.prompt_tokens, 0), ifnull(new.vision_tokens, 0),
+          ifnull(new.cached_tokens, 0), ifnull(new.completion_tokens, 0), new.energy_uj, new.cost_micros)
+        ON CONFLICT DO UPDATE SET
+          requests = requests + 1, failed = failed + excluded.failed,
+          images = images + excluded.images,
+          prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+          vision_tokens = vision_tokens + excluded.vision_tokens,
+          cached_tokens = cached_tokens + excluded.cached_tokens,
+          completion_tokens = completion_tokens + excluded.completion_tokens,
+          energy_uj = coalesce(energy_uj + excluded.energy_uj, energy_uj, excluded.energy_uj),
+          cost_micros = coalesce(cost_micros + excluded.cost_micros, cost_micros, excluded.cost_micros);
+      END;
+      DROP VIEW v_requests;
+      CREATE VIEW v_requests AS
+        SELECT datetime(ts_ms / 1000, 'unixepoch') AS time_utc, id, key_name, endpoint, model, status, error_code,
+               finish_reason, n_images, prompt_tokens, vision_tokens, cached_tokens, completion_tokens,
+               round(queue_us / 1000.0, 1) AS queue_ms, round(encode_us / 1000.0, 1) AS encode_ms,
+               round(coalesce(transfer_us + kv_transfer_us, transfer_us, kv_transfer_us) / 1000.0, 3) AS transfer_ms,
+               round(prefill_us / 1000.0, 1) AS prefill_ms, round(first_token_us / 1000.0, 1) AS first_token_ms,
+               round(itl_p50_us / 1000.0, 2) AS itl_p50_ms, round(itl_p99_us / 1000.0, 2) AS itl_p99_ms,
+               round(decode_us / 1000.0, 1) AS decode_ms, round(total_us / 1000.0, 1) AS total_ms,
+               round((completion_tokens - 1) * 1e6 / nullif(decode_us, 0), 1) AS tokens_per_s,
+               transfer_path, stolen, cancelled_by, round(energy_uj / 1e6, 3) AS energy_j,
+               round(cost_micros / 1e6, 6) AS cost, client, trace_id
+        FROM requests ORDER BY ts_ms DESC;
+      DROP VIEW v_daily;
+      CREATE VIEW v_daily AS
+        SELECT day, key_name, model, requests, failed, images, prompt_tokens, vision_tokens, cached_tokens,
+               completion_tokens, round(energy_uj / 3.6e9, 3) AS energy_wh, round(cost_micros / 1e6, 6) AS cost
+        FROM usage_daily ORDER BY day DESC, key_name, model;
+    )sql",
 };
 
 Result<int64_t> version_of(Database& db) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <filesystem>
@@ -169,7 +170,7 @@ Status RequestLog::write_batch() {
     if (done) done = ensure_open();
     if (done) done = write_transaction();
   }
-  if (done) delete_old_rows();
+  if (done) prune();
   const bool hopeless = !done && done.error().kind == ErrorKind::kInternal;
   {
     const std::lock_guard lock(mutex_);
@@ -251,19 +252,61 @@ Status RequestLog::move_aside() {
   return {};
 }
 
-// Once an hour, a limited number at a time; a failure here shows at the next batch.
-void RequestLog::delete_old_rows() {
-  if (options_.retention_days <= 0) return;
+// Once an hour, a limited number of rows at a time: while there is more, some after each batch. A
+// failure here shows at the next batch. Totals by day stay (usage_daily).
+void RequestLog::prune() {
   const int64_t now_us = clock_.now_us();
   if (pruned_us_ && now_us - *pruned_us_ < kPruneIntervalUs) return;
-  const int64_t oldest_ms = clock_.unix_ms() - options_.retention_days * kDayMs;
-  const Status deleted = db_->run(fmt::format(
-      "DELETE FROM requests WHERE row IN (SELECT row FROM requests WHERE ts_ms < {} LIMIT {})",
-      oldest_ms, kPruneRowsMax));
-  const Result<int64_t> n = db_->query_integer("SELECT changes()");
-  if (deleted && n && *n == kPruneRowsMax) return;  // more to do after the next batch
+  bool more = false;
+  Status done;
+  if (options_.retention_days > 0) {
+    const int64_t oldest_ms = clock_.unix_ms() - options_.retention_days * kDayMs;
+    done = delete_rows(fmt::format("WHERE ts_ms < {}", oldest_ms), kPruneRowsMax, more);
+  }
+  if (done && !more && options_.retention_bytes > 0) done = shrink(more);
+  if (done && more) return;
   pruned_us_ = now_us;
-  if (deleted && n && *n > 0) (void)db_->run("PRAGMA incremental_vacuum");
+  (void)db_->run("PRAGMA optimize");
+}
+
+// As many of the oldest rows as hold what is too much, supposing that all are alike; `more`: look
+// again.
+Status RequestLog::shrink(bool& more) {
+  const Result<int64_t> bytes = bytes_in_use();
+  if (!bytes) return std::unexpected(bytes.error());
+  if (*bytes <= options_.retention_bytes) return {};
+  const Result<int64_t> rows = db_->query_integer("SELECT count(*) FROM requests");
+  if (!rows) return std::unexpected(rows.error());
+  const double excess = static_cast<double>(*bytes - options_.retention_bytes);
+  const auto n =
+      static_cast<int64_t>(static_cast<double>(*rows) * excess / static_cast<double>(*bytes)) + 1;
+  const Status deleted = delete_rows("ORDER BY ts_ms, row", std::min(n, kPruneRowsMax), more);
+  more = *rows > 0;
+  return deleted;
+}
+
+// Up to n_max of them, whose pages go back to the file system; `more`: perhaps not all.
+Status RequestLog::delete_rows(const std::string& which, int64_t n_max, bool& more) {
+  const Status deleted = db_->run(fmt::format(
+      "DELETE FROM requests WHERE row IN (SELECT row FROM requests {} LIMIT {})", which, n_max));
+  if (!deleted) return deleted;
+  const Result<int64_t> n = db_->query_integer("SELECT changes()");
+  if (!n) return std::unexpected(n.error());
+  more = *n == n_max;
+  return *n > 0 ? db_->run("PRAGMA incremental_vacuum") : Status();
+}
+
+// Of the file, without pages that are free.
+Result<int64_t> RequestLog::bytes_in_use() {
+  int64_t counts[3] = {};
+  constexpr const char* kCounts[] = {"PRAGMA page_count", "PRAGMA freelist_count",
+                                     "PRAGMA page_size"};
+  for (size_t i = 0; i < 3; ++i) {
+    const Result<int64_t> count = db_->query_integer(kCounts[i]);
+    if (!count) return count;
+    counts[i] = *count;
+  }
+  return (counts[0] - counts[1]) * counts[2];
 }
 
 void RequestLog::report(const Error& error) {

@@ -31,6 +31,7 @@ struct RequestLogOptions {
   int64_t warning_interval_ms = 60'000;
   int busy_timeout_ms = 500;    // for another connection's lock, before the batch is put off
   int64_t retention_days = 30;  // older rows are deleted; 0 = never
+  int64_t retention_bytes = int64_t{2} << 30;  // of the file; the oldest rows go; 0 = any size
   // Called by the writer's thread, or in open(). Default: log_warning.
   std::function<void(std::string_view)> warn;
 };
@@ -87,7 +88,10 @@ class RequestLog {
   Status move_aside();
   Status write_batch();
   Status write_transaction();
-  void delete_old_rows();
+  void prune();
+  Status shrink(bool& more);
+  Status delete_rows(const std::string& which, int64_t n_max, bool& more);
+  Result<int64_t> bytes_in_use();
   void report(const Error& error);
 
   const std::string path_;
@@ -101,7 +105,7 @@ class RequestLog {
   std::pair<uint64_t, uint64_t> file_id_;  // device and inode of db_'s file
   bool ever_open_ = false;
   std::optional<int64_t> warned_us_;  // when the last warning was given
-  std::optional<int64_t> pruned_us_;  // when old rows were last deleted
+  std::optional<int64_t> pruned_us_;  // when there was last nothing left to delete
 
   mutable std::mutex mutex_;
   std::condition_variable work_;  // for the writer: rows, a flush, the end

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <iterator>
 #include <variant>
 
@@ -50,6 +51,12 @@ constexpr Column kColumns[] = {
     {"kv_transfer_bytes", &RequestRow::kv_transfer_bytes},
     {"stolen", &RequestRow::stolen},
     {"key_name", &RequestRow::key_name},
+    {"revision", &RequestRow::revision},
+    {"trace_id", &RequestRow::trace_id},
+    {"itl_p50_us", &RequestRow::itl_p50_us},
+    {"itl_p99_us", &RequestRow::itl_p99_us},
+    {"energy_uj", &RequestRow::energy_uj},
+    {"cost_micros", &RequestRow::cost_micros},
 };
 
 std::string column_names() {
@@ -90,17 +97,21 @@ RequestRow read_row(const Statement& query) {
   return row;
 }
 
-Result<std::vector<RequestRow>> query_open(Database& db, const RequestFilter& filter) {
+enum class Order { kNewestFirst, kOldestFirst };
+
+Status read_rows(Database& db, const RequestFilter& filter, Order order,
+                 const std::function<Status(const RequestRow&)>& take) {
   const bool any_status = filter.status_min <= 0 && filter.status_max == INT64_MAX;
   const bool any_row = filter.after_row <= 0 && filter.until_row == INT64_MAX;
   Result<Statement> query = db.prepare(fmt::format(
-      "SELECT {} FROM requests WHERE ts_ms >= ?1 AND ts_ms <= ?2 {} {} {} {} {} ORDER BY ts_ms "
-      "DESC, "
-      "row DESC LIMIT ?7",
+      "SELECT {0} FROM requests WHERE ts_ms >= ?1 AND ts_ms <= ?2 {1} {2} {3} {4} {5} {6} "
+      "ORDER BY ts_ms {7}, row {7} LIMIT ?7",
       column_names(), any_row ? "" : "AND row > ?8 AND row <= ?9",
       any_status ? "" : "AND status >= ?3 AND status <= ?4",
       filter.model.empty() ? "" : "AND model = ?5", filter.id.empty() ? "" : "AND id = ?6",
-      filter.images_min <= 0 ? "" : "AND n_images >= ?10"));
+      filter.images_min <= 0 ? "" : "AND n_images >= ?10",
+      filter.key_name.empty() ? "" : "AND key_name = ?11",
+      order == Order::kNewestFirst ? "DESC" : "ASC"));
   if (!query) return std::unexpected(query.error());
   const auto bound = [&]() -> Status {
     if (const Status s = query->bind(1, filter.since_ms); !s) return s;
@@ -119,15 +130,16 @@ Result<std::vector<RequestRow>> query_open(Database& db, const RequestFilter& fi
     }
     if (filter.images_min > 0)
       if (const Status s = query->bind(10, filter.images_min); !s) return s;
+    if (!filter.key_name.empty())
+      if (const Status s = query->bind(11, filter.key_name); !s) return s;
     return query->bind(7, filter.limit);
   }();
   if (!bound) return std::unexpected(bound.error());
-  std::vector<RequestRow> rows;
   while (true) {
     const Result<bool> more = query->step();
     if (!more) return std::unexpected(more.error());
-    if (!*more) return rows;
-    rows.push_back(read_row(*query));
+    if (!*more) return {};
+    if (Status taken = take(read_row(*query)); !taken) return taken;
   }
 }
 
@@ -153,7 +165,21 @@ Status insert_row(Statement& insert, const RequestRow& row) {
 
 Result<std::vector<RequestRow>> query_requests(const std::string& path,
                                                const RequestFilter& filter) {
-  return read_log(path, [&](Database& db) { return query_open(db, filter); });
+  return read_log(path, [&](Database& db) -> Result<std::vector<RequestRow>> {
+    std::vector<RequestRow> rows;
+    const Status read = read_rows(db, filter, Order::kNewestFirst, [&](const RequestRow& row) {
+      rows.push_back(row);
+      return Status();
+    });
+    if (!read) return std::unexpected(read.error());
+    return rows;
+  });
+}
+
+Status for_each_request(const std::string& path, const RequestFilter& filter,
+                        const std::function<Status(const RequestRow&)>& take) {
+  return read_log(path,
+                  [&](Database& db) { return read_rows(db, filter, Order::kOldestFirst, take); });
 }
 
 Result<int64_t> last_request_row(const std::string& path) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,14 @@ struct RequestRow {
   std::string transfer_path;    // "peer", "staged"
   int64_t kv_transfer_us = -1;  // from the device that prefilled to the one that decodes
   int64_t kv_transfer_bytes = -1;
-  bool stolen = false;  // answered by a device of the consumer pool
+  bool stolen = false;      // answered by a device of the consumer pool
+  std::string revision;     // of the weights
+  std::string trace_id;     // of a W3C traceparent header
+  int64_t itl_p50_us = -1;  // gaps between tokens of a choice: the median, and the 99th percentile
+  int64_t itl_p99_us = -1;
+  // Its share of what the devices drew, and what that and their hours cost (store/cost_account.h).
+  int64_t energy_uj = -1;    // millionths of a joule
+  int64_t cost_micros = -1;  // millionths of the currency that prices are in
 
   bool operator==(const RequestRow&) const = default;
 };
@@ -59,9 +67,10 @@ struct RequestFilter {
   int64_t status_min =
       0;  // 400 to 599 finds what failed; a row without a status fails every narrower range
   int64_t status_max = INT64_MAX;
-  std::string model = {};  // "" = any
-  std::string id = {};     // "" = any
-  int64_t images_min = 0;  // rows with so many pictures and more
+  std::string model = {};     // "" = any
+  std::string id = {};        // "" = any
+  std::string key_name = {};  // "" = any
+  int64_t images_min = 0;     // rows with so many pictures and more
   // Rows count upwards as they are written: those above after_row, up to until_row.
   int64_t after_row = 0;
   int64_t until_row = INT64_MAX;
@@ -78,5 +87,9 @@ Result<std::vector<RequestRow>> query_requests(const std::string& path,
                                                const RequestFilter& filter);
 // The number of the row that was written last; 0 for an empty log. Read like query_requests().
 Result<int64_t> last_request_row(const std::string& path);
+// Rows as query_requests() finds them, oldest first and one at a time, so that a log of any size
+// can be exported; `take` may end it with an error. filter.limit counts from the oldest.
+Status for_each_request(const std::string& path, const RequestFilter& filter,
+                        const std::function<Status(const RequestRow&)>& take);
 
 }  // namespace hs

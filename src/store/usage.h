@@ -19,6 +19,8 @@ struct UsageRow {
   int64_t vision_tokens = 0;  // of the prompt
   int64_t cached_tokens = 0;  // of the prompt
   int64_t completion_tokens = 0;
+  int64_t energy_uj = -1;    // of the requests for which it is known; -1: of none
+  int64_t cost_micros = -1;  // likewise
 
   bool operator==(const UsageRow&) const = default;
 };

@@ -46,10 +46,10 @@ struct KeysFixture : ApiFixture {
   ApiKey admin = key_of("hs-admin", true);
 };
 
-constexpr const char* kGetRoutes[] = {"/v1/models",      "/v1/models/tiny", "/ready",
-                                      "/version",        "/metrics",        "/debug/timeline",
-                                      "/admin/state",    "/admin/settings", "/admin/requests",
-                                      "/v1/completions", "/anything/else"};
+constexpr const char* kGetRoutes[] = {"/v1/models",    "/v1/models/tiny", "/ready",
+                                      "/version",      "/metrics",        "/debug/timeline",
+                                      "/admin/state",  "/admin/settings", "/admin/requests",
+                                      "/admin/doctor", "/v1/completions", "/anything/else"};
 
 BOOST_FIXTURE_TEST_SUITE(keys_handler_tests, KeysFixture)
 

@@ -138,6 +138,19 @@ BOOST_AUTO_TEST_CASE(percentiles_are_values_at_the_nearest_rank) {
   BOOST_TEST(percentile({}, 0.5) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(the_report_tells_what_devices_that_share_a_model_read_of_each_other) {
+  EngineStats before;
+  before.all_reduce_bytes = 1000;
+  EngineStats after = before;
+  after.all_reduce_bytes = 5096;
+  const BenchReport report(
+      {.model = "m", .dtype = "f", .partition = {}, .cut = {}, .tensor_parallel = 2},
+      {.requests = {}, .seconds = 1}, before, after);
+  BOOST_TEST(report.json().find(R"("tensor_parallel":2,)") != std::string::npos, report.json());
+  BOOST_TEST(report.json().find(R"("collective_bytes":4096,)") != std::string::npos);
+  BOOST_TEST(report.table().find("4096 between devices that share") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace hs

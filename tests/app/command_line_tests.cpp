@@ -95,6 +95,9 @@ BOOST_AUTO_TEST_CASE(wrong_command_lines_are_2_with_the_word_at_fault) {
            {{"serve", "x", "--no-such-flag"}, "no-such-flag"},
            {{}, "serve"},
            {{"run", "x"}, "QUESTION"},
+           {{"run", "x", "hi", "--seed", "-3"}, "-3"},
+           {{"bench", "x", "--seed", "-1"}, "-1"},
+           {{"simulate", "--seed", "-1"}, "-1"},
            {{"logs", "--limit", "-1"}, "limit"},
            {{"config", "burn"}, "burn"},
            {{"completion"}, "SHELL"},
@@ -106,6 +109,7 @@ BOOST_AUTO_TEST_CASE(wrong_command_lines_are_2_with_the_word_at_fault) {
 }
 
 BOOST_AUTO_TEST_CASE(wrong_settings_and_models_are_78) {
+  const std::string demo = source_dir() + "/models/demo/llava";
   for (const auto& [arguments, word] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"serve", "x", "--port", "99999"}, "--port"},
@@ -114,10 +118,16 @@ BOOST_AUTO_TEST_CASE(wrong_settings_and_models_are_78) {
            {{"run", "no/such/folder", "hi"}, "no/such/folder"},
            {{"serve", source_dir()}, "config.json"},
            {{"serve", "x", "--max-body-mib", "1"}, "--max-body-mib"},
+           {{"serve", demo, "--kv-blocks", "2"}, "--kv-blocks"},
+           {{"run", demo, "hi", "--kv-blocks", "2"}, "--kv-blocks"},
+           {{"run", demo, "hi", "--kv-blocks", "99999999"}, "--kv-blocks"},
+           {{"bench", demo, "--kv-blocks", "2"}, "--kv-blocks"},
+           {{"run", demo, "hi", "--consumer", "cuda:7", "--datacenter", "cpu:0"}, "cuda:7"},
            {{"config", "check", "--dtype", "x"}, "--dtype"}}) {
     const Outcome outcome = run(arguments);
     BOOST_TEST(outcome.status == kExitConfig, word);
     BOOST_TEST(contains(outcome.err, word), outcome.err);
+    BOOST_TEST(!contains(outcome.err, "listening"), outcome.err);
   }
 }
 
@@ -127,7 +137,10 @@ BOOST_AUTO_TEST_CASE(config_shows_values_with_their_origin) {
   for (const Setting& setting : settings())
     BOOST_TEST(contains(shown.out, setting.key), setting.key);
   BOOST_TEST(contains(shown.out, "# flag"));
-  BOOST_TEST(run({"config", "check"}).status == kExitOk);
+  const Outcome checked = run({"config", "check", "--cut", "pre"});
+  BOOST_TEST(checked.status == kExitOk);
+  BOOST_TEST(contains(checked.err, "--cut pre has no effect"), checked.err);
+  BOOST_TEST(run({"config", "check"}).err == "");
 }
 
 BOOST_AUTO_TEST_CASE(version_is_the_version_file) {

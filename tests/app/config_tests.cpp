@@ -147,6 +147,14 @@ BOOST_AUTO_TEST_CASE(bad_values_name_the_setting_and_where_it_was_set) {
                                                         {"--verify-transfers", "1"},
                                                         {"--tensor-parallel", "0"},
                                                         {"--steal-delay-ms", "0"},
+                                                        {"--log-retention-days", "-1"},
+                                                        {"--price-kwh", "-0.1"},
+                                                        {"--price-kwh", "nan"},
+                                                        {"--price-kwh", "0.3x"},
+                                                        {"--price-device-hour", "cpu"},
+                                                        {"--price-device-hour", "gpu=1"},
+                                                        {"--price-device-hour", "cpu=1,,"},
+                                                        {"--price-device-hour", "cpu=-1"},
                                                         {"--max-num-seqs", "1e3"}}) {
     sources.flags = {{flag, value}};
     BOOST_TEST(contains(error(), flag), flag << " " << value);
@@ -191,6 +199,55 @@ BOOST_AUTO_TEST_CASE(contradictory_limits_are_refused) {
   BOOST_TEST(contains(check_config(config).error().message, "--kv-blocks"));
   config.max_model_len = 160;
   BOOST_TEST(check_config(config).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(settings_that_change_nothing_are_told_in_one_line) {
+  Config config;
+  BOOST_TEST(config_warnings(config).empty());
+  config.cut = CutChoice::kPre;
+  config.transfer = LinkChoice::kPeer;
+  BOOST_TEST(config_warnings(config) ==
+                 (std::vector<std::string>{
+                     "--cut pre has no effect: pictures stay on the device that answers",
+                     "--transfer peer has no effect: nothing is copied between devices"}),
+             boost::test_tools::per_element());
+  config.consumer = {"cpu:0"};
+  config.datacenter = {"cpu:1"};
+  BOOST_TEST(config_warnings(config).empty());
+  config.datacenter = {"cpu:0"};
+  BOOST_TEST(config_warnings(config).size() == 2U);
+  config.datacenter = {"cpu:1"};
+  config.partition = Partition::kColocated;  // pictures stay; --transfer is kept quiet about
+  BOOST_TEST(config_warnings(config).size() == 1U);
+  config = {};
+  config.cut = CutChoice::kPost;
+  config.datacenter = {"cpu:0", "cpu:1"};
+  config.tensor_parallel = 2;  // the first of the group encodes for itself
+  BOOST_TEST(config_warnings(config).size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(limits_that_work_but_serve_badly_are_warned_of) {
+  Config config;
+  config.max_num_seqs = 8;
+  config.max_num_batched_tokens = 8;
+  config.kv_blocks = 7;
+  const auto warnings = config_warnings(config);
+  BOOST_REQUIRE_EQUAL(warnings.size(), 2U);
+  BOOST_TEST(contains(warnings[0], "--max-num-batched-tokens 8 is below --block-size 16"));
+  BOOST_TEST(contains(warnings[1], "--kv-blocks 7 are fewer than --max-num-seqs 8"));
+  BOOST_TEST(check_config(config).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_devices_hour_is_priced_by_its_name_or_its_kind) {
+  sources.flags = {{"--price-device-hour", "cpu=0.05,cuda=1,cuda:1=2.5"}, {"--price-kwh", "0.3"}};
+  const auto loaded = load();
+  BOOST_REQUIRE_MESSAGE(loaded, (loaded ? "" : loaded.error().message));
+  const Config& config = loaded->config;
+  BOOST_TEST(config.price_kwh == 0.3);
+  BOOST_TEST(config.hour_price({DeviceId::Kind::kCpu, 3}) == 0.05);
+  BOOST_TEST(config.hour_price({DeviceId::Kind::kCuda, 0}) == 1.0);
+  BOOST_TEST(config.hour_price({DeviceId::Kind::kCuda, 1}) == 2.5);
+  BOOST_TEST(Config{}.hour_price({DeviceId::Kind::kCpu, 0}) == 0.0);
 }
 
 BOOST_AUTO_TEST_CASE(tiers_are_read_from_every_source) {

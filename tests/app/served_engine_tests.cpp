@@ -85,6 +85,43 @@ BOOST_AUTO_TEST_CASE(a_cut_before_the_projector_is_refused_without_pictures) {
   BOOST_TEST(refused.error().message.ends_with("takes no pictures"));
 }
 
+// Everything is known before a weight is read.
+BOOST_AUTO_TEST_CASE(what_cannot_run_is_refused_before_the_load) {
+  Config good;
+  good.model = source_dir() + "/models/demo/llava";
+  const auto refusal = [](const Config& config) {
+    const Status checked = check_start(config);
+    return checked ? std::string() : checked.error().message;
+  };
+  BOOST_TEST(refusal(good) == "");
+  Config config = good;
+  config.kv_blocks = 100'000'000;
+  BOOST_TEST(refusal(config).starts_with("--kv-blocks 100000000 take "), refusal(config));
+  config.kv_blocks = 3;
+  BOOST_TEST(refusal(config).starts_with("--kv-blocks 3 of --block-size 16 hold 48 tokens"));
+  config = good;
+  config.max_model_len = 1 << 20;
+  BOOST_TEST(refusal(config).find("max-model-len is 1048576") != std::string::npos);
+  config = good;
+  config.consumer = {"cpu:0"};
+  config.datacenter = {"cuda:9"};
+  BOOST_TEST(refusal(config).starts_with("--datacenter cuda:9: "), refusal(config));
+  config.datacenter = {"cpu:0"};
+  config.tensor_parallel = 2;
+  BOOST_TEST(refusal(config).starts_with("--tensor-parallel 2 does not divide"), refusal(config));
+}
+
+BOOST_AUTO_TEST_CASE(kv_blocks_that_were_asked_for_must_fit) {
+  Config config;
+  config.kv_blocks = 10;
+  BOOST_TEST(check_kv_room(config, 1 << 20, 2, 20U << 20).has_value());
+  const auto refused = check_kv_room(config, 1 << 20, 2, (20U << 20) - 1);
+  BOOST_REQUIRE(!refused);
+  BOOST_TEST((refused.error().kind == ErrorKind::kResourceExhausted));
+  BOOST_TEST(refused.error().message.starts_with(
+      "--kv-blocks 10 of 2 KV caches take 20 MiB, and 19 MiB of memory are free"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace hs

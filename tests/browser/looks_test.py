@@ -16,6 +16,7 @@ PAGES = {
     "models": "Models",
     "keys": "Keys",
     "settings": "Settings",
+    "doctor": "Doctor",
 }
 
 

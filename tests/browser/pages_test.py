@@ -110,7 +110,25 @@ def test_settings_tell_where_they_came_from(page):
     expect(page.locator("tbody tr", has_text="engine.block_size")).to_have_count(0)
 
 
-KEYS = {"2": "Dashboard", "3": "Requests", "4": "Keys", "5": "Settings", "1": "Chat"}
+def test_doctor_tells_what_it_found(page):
+    """Of the real machine: the two devices and the links between them; what is good can be left out."""
+    open_page(page, "Doctor")
+    findings = page.locator("#findings tbody tr")
+    expect(findings.filter(has_text="kernels:")).to_be_visible()
+    for link in ("cpu:0 -> cpu:1: peer", "cpu:1 -> cpu:0: peer"):
+        expect(findings.filter(has_text=link)).to_contain_text("GB/s")
+    expect(findings.filter(has_text="this server listens there")).to_contain_text("good")
+    expect(page.get_by_role("status").filter(has_text="failures")).to_contain_text("0 failures")
+    before = findings.count()
+    page.get_by_label("only what is not good").check()
+    assert findings.count() < before
+    page.get_by_label("only what is not good").uncheck()
+    page.get_by_role("button", name="Look again").click()
+    expect(page.get_by_role("button", name="Look again")).to_be_enabled()
+    expect(findings).to_have_count(before)
+
+
+KEYS = {"2": "Dashboard", "3": "Requests", "4": "Models", "5": "Keys", "6": "Settings", "7": "Doctor", "1": "Chat"}
 
 
 @pytest.mark.parametrize(("key", "heading"), KEYS.items())

@@ -167,6 +167,34 @@ def test_kill_9_keeps_the_rows_written_before(start):
     assert "Hello" not in shown.stdout
 
 
+def test_locked_log_keeps_rows_and_fails_no_request(start):
+    """Another program holds the write lock: requests go on, and their rows are there once it lets go."""
+    server = start()
+    client = server.client()
+    model = client.models.list().data[0].id
+    with sqlite3.connect(server.log_path, isolation_level=None) as other:
+        other.execute("begin immediate")
+        for _ in range(2):
+            assert client.chat.completions.create(model=model, messages=ask("Hello"), max_tokens=1).choices
+        wait_for(lambda: any("cannot write" in line for line in server.lines), what="the warning")
+        is_healthy(server)
+        other.execute("rollback")
+    other.close()
+    wait_for(lambda: len(logged(server).splitlines()) == 3, seconds=20, what="the rows")
+    assert server.stop() == 0
+
+
+def test_damaged_log_is_begun_anew(start, tmp_path):
+    """What was there is kept aside; requests are answered and logged."""
+    (tmp_path / "requests.db").write_bytes(b"\x5a" * 20_000)
+    server = start()
+    is_healthy(server)
+    assert server.stop() == 0
+    assert any("is damaged" in line for line in server.lines)
+    assert [path.stat().st_size for path in tmp_path.glob("requests.db.damaged-*")] == [20_000]
+    assert len(logged(server).splitlines()) == 1
+
+
 def test_failed_request_has_a_row_too(start):
     """With its status and error code."""
     server = start()

@@ -1,6 +1,7 @@
 """API keys from the command line to the refused request: made, used, limited, revoked, counted."""
 
 import json
+import sqlite3
 import subprocess
 import time
 import urllib.error
@@ -108,6 +109,29 @@ def test_keys_made_and_revoked_count_without_a_restart(tmp_path):
         assert status(server, "/v1/models")[0] == 401
         time.sleep(0.1)
     assert server.stop() == 0
+
+
+def test_exit_codes_tell_whose_fault_it_is(tmp_path):
+    """2: no key may be called so; 1: taken, or unknown; 78: the file is no file of keys; 69: no request log."""
+
+    def code(*arguments: str, path: str = "keys.db") -> int:
+        paths = ("--keys-path", str(tmp_path / path), "--log-path", str(tmp_path / "requests.db"))
+        ran = subprocess.run([str(BINARY), "keys", *arguments, *paths], capture_output=True, text=True, timeout=30)
+        assert (ran.stderr == "") == (ran.returncode == 0 and arguments[0] != "create")
+        return ran.returncode
+
+    assert code("create", "a b") == 2
+    assert code("create", "lab") == 0
+    assert code("create", "lab") == 1
+    assert code("revoke", "lab") == 0
+    assert code("create", "lab") == 0
+    assert code("revoke", "nobody") == 1
+    assert code("usage") == 69
+    (tmp_path / "notes.txt").write_text("x" * 5000, encoding="utf-8")
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("create table t (x)")
+    for wrong in ("notes.txt", "other.db"):
+        assert [code(*words, path=wrong) for words in (("create", "lab"), ("list",), ("revoke", "lab"))] == [78] * 3
 
 
 def test_usage_is_counted_by_key_and_model(locked, tmp_path):

@@ -64,7 +64,7 @@ def test_two_devices_that_share_the_model_answer_alike(start, expected):
     assert answers(server) == expected
     with urllib.request.urlopen(server.url + "/metrics", timeout=10) as reply:
         metrics = reply.read().decode()
-    assert re.search(r'transfer_bytes_total\{[^}]*kind="all_reduce"\} [1-9]', metrics)
+    assert re.search(r'transfer_bytes_total\{[^}]*kind="collective"\} [1-9]', metrics)
     assert re.search(r'transfer_bytes_total\{[^}]*kind="kv"\} 0\n', metrics)
     with urllib.request.urlopen(server.url + "/debug/timeline", timeout=10) as reply:
         events = json.load(reply)["traceEvents"]

@@ -109,6 +109,10 @@ BOOST_AUTO_TEST_CASE(file_of_every_earlier_version_is_upgraded_with_its_rows) {
     BOOST_TEST(rows->back().transfer_bytes == (version < 2 ? -1 : 1'179'648));
     BOOST_TEST(rows->back().kv_transfer_us == -1);
     BOOST_TEST(rows->back().stolen == (version >= 2));
+    BOOST_TEST(rows->back().energy_uj == (version < 4 ? -1 : 1'250'000));
+    BOOST_TEST(rows->back().cost_micros == (version < 4 ? -1 : 42));
+    BOOST_TEST(rows->back().revision == (version < 4 ? "" : "0123abcd"));
+    BOOST_TEST(rows->back().itl_p99_us == (version < 4 ? -1 : 15'000));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "store/request_log.h"
 #include "store/store_fixture.h"
+#include "store/usage.h"
 
 using namespace hs;
 using namespace hs::test;
@@ -141,6 +142,35 @@ BOOST_AUTO_TEST_CASE(rows_older_than_the_retention_are_deleted) {
   const auto rows = query_requests(dir.file("log.db"), {});
   BOOST_TEST_REQUIRE(rows->size() == 2U);
   BOOST_TEST(rows->at(1).id == "req-99");
+}
+
+BOOST_AUTO_TEST_CASE(the_oldest_rows_go_while_the_file_is_too_large_and_totals_stay) {
+  const StoreDir dir;
+  ManualClock clock;
+  RequestLogOptions options = quiet_options();
+  options.retention_bytes = 400'000;
+  auto log = open_log(dir.file("log.db"), options, clock);
+  constexpr int64_t kRows = 6000;  // of some 1.2 kB
+  for (int64_t i = 0; i < kRows; ++i) {
+    RequestRow row = row_of(i);
+    row.params_json = std::string(1000, 'p');
+    log->append(row);
+    if (i % 500 == 499) BOOST_REQUIRE(log->flush(kPatienceMs).has_value());
+    if (i % 500 == 499) clock.advance_us(3'600'000'000);  // each time something may be deleted
+  }
+  BOOST_REQUIRE(log->close(kPatienceMs).has_value());
+  // One batch more than fits, at most, is written before some are deleted.
+  BOOST_TEST(std::filesystem::file_size(dir.file("log.db")) < 2'000'000U);
+  const auto rows = query_requests(dir.file("log.db"), {.limit = 10'000});
+  BOOST_TEST_REQUIRE(rows.has_value());
+  BOOST_TEST_REQUIRE(!rows->empty());
+  BOOST_TEST(rows->size() < 2000U);
+  BOOST_TEST(rows->front().id == "req-5999");  // the newest are there, without a gap
+  BOOST_TEST(rows->back().id == "req-" + std::to_string(kRows - std::ssize(*rows)));
+  int64_t counted = 0;
+  const auto usage = query_usage(dir.file("log.db"), 0);
+  for (const UsageRow& row : *usage) counted += row.requests;
+  BOOST_TEST(counted == kRows);
 }
 
 BOOST_AUTO_TEST_CASE(directory_that_is_not_there_is_an_error_at_start) {

@@ -127,4 +127,26 @@ BOOST_AUTO_TEST_CASE(missing_file_and_other_file_are_told_apart) {
   BOOST_TEST(!std::filesystem::exists(dir.file("none.db")));
 }
 
+BOOST_AUTO_TEST_CASE(rows_come_one_by_one_the_oldest_first) {
+  const StoreDir dir;
+  const SystemClock clock;
+  auto log = open_log(dir.file("log.db"), quiet_options(), clock);
+  for (int64_t i = 0; i < 100; ++i) {
+    RequestRow row = row_of(i);
+    row.key_name = i % 3 == 0 ? "lab" : "";
+    log->append(row);
+  }
+  BOOST_REQUIRE(log->close(kPatienceMs).has_value());
+  std::vector<std::string> ids;
+  const Status read = for_each_request(dir.file("log.db"), {.key_name = "lab", .limit = INT64_MAX},
+                                       [&](const RequestRow& row) -> Status {
+                                         ids.push_back(row.id);
+                                         if (ids.size() < 3) return {};
+                                         return fail(ErrorKind::kCancelled, "enough");
+                                       });
+  BOOST_TEST((!read && read.error().kind == ErrorKind::kCancelled));
+  BOOST_TEST(ids == (std::vector<std::string>{"req-0", "req-3", "req-6"}),
+             boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

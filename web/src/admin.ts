@@ -113,8 +113,29 @@ export interface LogRow {
   bytes_in: number | null;
   bytes_out: number | null;
   cancelled_by: string | null;
+  revision: string | null;
+  trace_id: string | null;
+  itl_p50_us: number | null;
+  itl_p99_us: number | null;
+  energy_uj: number | null;
+  cost_micros: number | null;
   params: Record<string, unknown> | null;
 }
+
+export interface Finding {
+  area: string;
+  status: "OK" | "WARN" | "FAIL";
+  text: string;
+  fix: string | null;
+}
+
+export interface Diagnosis {
+  status: Finding["status"];
+  findings: Finding[];
+}
+
+/** Takes the server a second or two. */
+export const diagnosis = () => getJson<Diagnosis>("/admin/doctor");
 
 export async function logRows(query: URLSearchParams): Promise<LogRow[]> {
   const text = await (await sendOk(`/admin/requests?${query}`)).text();

@@ -60,6 +60,7 @@ const pages: PageEntry[] = [
     word: "settings",
     Page: later(() => import("./settings/page").then((m) => m.SettingsPage)),
   },
+  { path: "doctor", word: "doctor", Page: later(() => import("./doctor/page").then((m) => m.DoctorPage)) },
 ];
 
 const pathOf = () => location.hash.replace(/^#\/?/, "").split("?")[0] ?? "";

@@ -34,12 +34,14 @@ export function t(word: Word, values: Record<string, string | number> = {}): str
 const formats = computed(() => ({
   count: new Intl.NumberFormat(language.value),
   tenth: new Intl.NumberFormat(language.value, { maximumFractionDigits: 1 }),
+  fine: new Intl.NumberFormat(language.value, { maximumFractionDigits: 6 }),
   share: new Intl.NumberFormat(language.value, { style: "percent", maximumFractionDigits: 1 }),
   time: new Intl.DateTimeFormat(language.value, { dateStyle: "short", timeStyle: "medium" }),
 }));
 
 export const count = (value: number): string => formats.value.count.format(value);
 export const tenth = (value: number): string => formats.value.tenth.format(value);
+export const fine = (value: number): string => formats.value.fine.format(value);
 export const share = (value: number): string => formats.value.share.format(value);
 export const dateTime = (unixMs: number): string => formats.value.time.format(unixMs);
 

@@ -22,7 +22,7 @@ const shortcuts: [string, Word][] = [
   ["Enter", "keySends"],
   ["Shift+Enter", "keyLine"],
   ["Esc", "keyStops"],
-  ["Alt+1 … Alt+5", "keyPages"],
+  ["Alt+1 …", "keyPages"],
   ["?", "keyHelp"],
 ];
 

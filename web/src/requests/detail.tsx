@@ -1,7 +1,7 @@
 // One row of the request log in full.
 import type { VNode } from "preact";
 import type { LogRow } from "../admin";
-import { bytes, count, dateTime, duration, t, type Word } from "../i18n";
+import { bytes, count, dateTime, duration, fine, t, tenth, type Word } from "../i18n";
 import { StageBars, stagesOf } from "../parts/stages";
 
 const ms = (us: number | null) => (us === null ? {} : { at: us / 1000 }).at;
@@ -43,6 +43,11 @@ function facts(row: LogRow): [Word, string | null][] {
     ["answerTokens", number(row.completion_tokens)],
     ["firstToken", time(row.first_token_us)],
     ["total", time(row.total_us)],
+    ["gapMedian", time(row.itl_p50_us)],
+    ["gapP99", time(row.itl_p99_us)],
+    ["energy", row.energy_uj === null ? null : `${tenth(row.energy_uj / 1e6)} J`],
+    ["cost", row.cost_micros === null ? null : fine(row.cost_micros / 1e6)],
+    ["traceId", row.trace_id],
     ["bytesIn", size(row.bytes_in)],
     ["bytesOut", size(row.bytes_out)],
     ["bytesMoved", size(row.transfer_bytes)],

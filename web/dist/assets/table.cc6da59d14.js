@@ -1,1 +1,0 @@
-import{r as e,y as t}from"./index.550912647e.js";import{t as n}from"./jsxRuntime.d343f02035.js";function r({label:r,heads:i,id:a,children:o}){return n(e,{label:r,panel:!0,children:n(`table`,{id:a,children:[n(`thead`,{children:n(`tr`,{children:i.map(e=>n(`th`,{scope:`col`,children:t(e)},e))})}),n(`tbody`,{children:o})]})})}export{r as t};
