@@ -112,9 +112,9 @@ Status check_tiers(const Config& config) {
 
 }  // namespace
 
-double Config::hour_price(DeviceId device) const {
-  const char* kind = device.kind == DeviceId::Kind::kCpu ? "cpu" : "cuda";
-  for (const std::string& name : {to_string(device), std::string(kind)})
+double Config::hour_price(DeviceId priced) const {
+  const char* kind = priced.kind == DeviceId::Kind::kCpu ? "cpu" : "cuda";
+  for (const std::string& name : {to_string(priced), std::string(kind)})
     if (const auto found = price_device_hour.find(name); found != price_device_hour.end())
       return found->second;
   return 0;

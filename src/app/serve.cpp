@@ -411,6 +411,9 @@ int serve_command(const LoadedConfig& loaded) {
         model ? check_start(config_of(config, *model)) : std::unexpected(model.error());
     if (!good) {
       print_error(good.error());
+      ServiceManager([](const char* name) -> const char* {
+        return std::getenv(name);
+      }).status(good.error().message);
       return kExitConfig;
     }
   }

@@ -230,6 +230,7 @@ struct LoadOptions {
   CutChoice cut = CutChoice::kPost;
   // One tower, and one language model, is loaded on each of these; the devices must outlive the
   // model, and may stand in both lists. A group must be able to split the attention heads evenly.
+  // Without devices no weights are loaded: the files are checked, and the spec is there.
   std::vector<Device*> vision_devices = {};
   std::vector<DeviceGroup> language_devices = {};
   LoadProgress progress = {};  // may be empty; called by the thread that loads

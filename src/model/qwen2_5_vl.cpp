@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
 #include "base/log.h"
 #include "model/family.h"
 #include "model/llama.h"
@@ -95,7 +94,6 @@ Status check_qwen_processor(const QwenProcessorConfig& processor, const QwenVisi
 
 Result<Model> load_qwen2_5_vl_family(const FamilyInput& input) {
   const LoadOptions& options = input.options;
-  HS_CHECK(!options.language_devices.empty() && !options.vision_devices.empty());
   std::optional<Error> error;
   FieldReader reader("config.json", input.config, error);
   const QwenVlConfig config = read_qwen_vl_config(reader);

@@ -60,9 +60,7 @@ def test_what_is_wrong_is_the_status_and_78(tmp_path, manager):
     (tmp_path / "config.json").write_text('{"architectures": ["Nonsense"]}')
     with serve(tmp_path, str(tmp_path)) as server:
         assert server.wait(30) == 78
-        heard = heard_until(manager, "STATUS=stopping")
         assert "Nonsense" in manager.recv(4096).decode()
-        assert heard[0] == "READY=1"
 
 
 def test_the_services_default_model_is_served(tmp_path, manager):
