@@ -126,8 +126,8 @@ HS_DEVICE void copy_rows(T* to, int first, int n, int d_head, const Row& row) {
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kPieces; i += kThreads) {
     const int r = i / kPieces, piece = i % kPieces * 8;
     const bool exists = first + r < n && piece < d_head;
-    copy_async_16(to + r * kPitch<kHead> + piece,
-                  exists ? row(first + r) + piece : row(n - 1), exists);
+    copy_async_16(to + r * kPitch<kHead> + piece, exists ? row(first + r) + piece : row(n - 1),
+                  exists);
   }
   commit_async();
 }
@@ -319,8 +319,9 @@ cudaError_t attend(const Work& w, DType dtype, int64_t n_tokens, cudaStream_t st
   constexpr int64_t kMost = 1 << 30;
   constexpr int32_t kHeadsMax = 65535;
   if (n_tokens < 0 || n_tokens > kMost || w.n_seqs < 0 || w.n_seqs > kMost || w.n_heads <= 0 ||
-      w.n_heads > kHeadsMax || w.d_head <= 0 || w.d_head > 128 || w.d_head % 8 != 0 || !in_16_bytes(w.q, w.q_stride, 2) ||
-      reinterpret_cast<uintptr_t>(w.out) % 4 != 0 || w.out_stride % 2 != 0) {
+      w.n_heads > kHeadsMax || w.d_head <= 0 || w.d_head > 128 || w.d_head % 8 != 0 ||
+      !in_16_bytes(w.q, w.q_stride, 2) || reinterpret_cast<uintptr_t>(w.out) % 4 != 0 ||
+      w.out_stride % 2 != 0) {
     return cudaErrorInvalidValue;
   }
   return with_half_type(dtype, [&](auto zero) {

@@ -27,10 +27,10 @@ struct ChecksumPart {
 struct ChecksumParams {
   const ChecksumRange* ranges = nullptr;  // (n_ranges), none empty, first_word ascending, gapless
   int32_t n_ranges = 0;
-  uint64_t n_words = 0;          // of these ranges
-  DType dtype = DType::kU8;      // of the numbers, which begin at the start of each range
+  uint64_t n_words = 0;           // of these ranges
+  DType dtype = DType::kU8;       // of the numbers, which begin at the start of each range
   ChecksumPart* parts = nullptr;  // (n_parts), all are written
-  int32_t n_parts = 0;           // 1 .. 65535: blocks at work
+  int32_t n_parts = 0;            // 1 .. 65535: blocks at work
 };
 cudaError_t checksum(const ChecksumParams& params, cudaStream_t stream);
 

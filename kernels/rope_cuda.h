@@ -21,8 +21,8 @@ struct RopeAppendParams {
   const float* cos = nullptr;          // (n_positions, d_head / 2)
   const float* sin = nullptr;          // (n_positions, d_head / 2)
   const int32_t* positions = nullptr;  // (n_axes, n_tokens), each < n_positions
-  const int64_t* slots = nullptr;      // (n_tokens): block * block_size + slot in block; -1: not stored
-  void* kv = nullptr;                  // this layer's cache
+  const int64_t* slots = nullptr;  // (n_tokens): block * block_size + slot in block; -1: not stored
+  void* kv = nullptr;              // this layer's cache
   KvLayout layout;
   int64_t n_tokens = 0;
   int64_t qkv_stride = 0;  // in elements

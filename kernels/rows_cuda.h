@@ -63,8 +63,8 @@ struct AddRowsParams {
 };
 cudaError_t add_rows(const AddRowsParams& params, cudaStream_t stream);
 
-// y += parts[0] + parts[1] + ..., added up in this order in float32 and rounded once. Parts may stand
-// on other devices whose memory this one reads.
+// y += parts[0] + parts[1] + ..., added up in this order in float32 and rounded once. Parts may
+// stand on other devices whose memory this one reads.
 struct AddPartsParams {
   static constexpr int kPartsMax = 16;
   DType dtype = DType::kBF16;

@@ -110,7 +110,7 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
   RequestUsage running_;  // for continuous usage
   RequestUsage usage_;    // of the parts that are done
   RequestTimings timings_;
-  std::optional<Error> error_;  // of the first part that failed
+  std::optional<Error> error_;    // of the first part that failed
   std::vector<int32_t> gaps_us_;  // between tokens of a choice
   CostAccount::Mark cost_mark_;
 };

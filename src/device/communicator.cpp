@@ -42,9 +42,9 @@ bool reads(Device& one, Device& other) {
   if (&one == &other || (in_host_memory(one) && in_host_memory(other))) return true;
   if (!one.reaches(other)) return false;
   constexpr size_t kChunkBytes = size_t{64} << 10;
-  return check_link(other, one, kChunkBytes, [&](std::span<const CopyRun> runs) {
-           return one.copy_from(other, runs);
-         }).has_value();
+  return check_link(other, one, kChunkBytes,
+                    [&](std::span<const CopyRun> runs) { return one.copy_from(other, runs); })
+      .has_value();
 }
 
 bool all_read_all(const std::vector<Device*>& devices) {
@@ -72,8 +72,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::vector<Device*> 
     for (const Device* other : devices) {
       if (Status pair = check_pair(device, *other); !pair) return std::unexpected(pair.error());
     }
-    const size_t bytes =
-        static_cast<size_t>(elements_max) * dtype_bytes(device.activation_dtype());
+    const size_t bytes = static_cast<size_t>(elements_max) * dtype_bytes(device.activation_dtype());
     auto areas = device.allocate(2 * bytes);
     if (!areas) return std::unexpected(std::move(areas.error()));
     ranks[i].device = &device;
@@ -87,8 +86,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::vector<Device*> 
     ranks[i].host = std::move(*host);
     ranks[i].inbox = std::move(*inbox);
   }
-  return std::unique_ptr<Communicator>(
-      new Communicator(std::move(ranks), elements_max, is_direct));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(ranks), elements_max, is_direct));
 }
 
 Matrix Communicator::area(Rank& rank, uint64_t call, int64_t rows, int64_t cols) {

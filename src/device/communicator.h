@@ -7,8 +7,9 @@
 //
 // A rank leaves what the others are to read in one of two areas of its own, used in turn. A rank
 // that is one call ahead writes to the other area than those behind it read, so one meeting a call
-// is enough. Where every device reaches every other, and a copied pattern shows it, the areas are read
-// where they are; else through host memory, that each rank copies its part to and the others from.
+// is enough. Where every device reaches every other, and a copied pattern shows it, the areas are
+// read where they are; else through host memory, that each rank copies its part to and the others
+// from.
 #pragma once
 
 #include <atomic>

@@ -13,8 +13,7 @@ constexpr char kFile[] = "libhs-cuda.so";
 }  // namespace
 
 std::vector<std::filesystem::path> cuda_plugin_places(const std::filesystem::path& program) {
-  return {program / kFile,
-          (program / "../lib/heteroserve/backends" / kFile).lexically_normal(),
+  return {program / kFile, (program / "../lib/heteroserve/backends" / kFile).lexically_normal(),
           (program / "../cuda" / kFile).lexically_normal()};
 }
 

@@ -135,19 +135,17 @@ Status Llama::allocate() {
     if (auto status = take(logits_, n_logits, DType::kF32); !status) return status;
   }
   // One block more than the longest sequence needs, for callers that round up.
-  max_blocks_ =
-      (options_.max_model_len + options_.block_size - 1) / options_.block_size + 1;
+  max_blocks_ = (options_.max_model_len + options_.block_size - 1) / options_.block_size + 1;
   auto inputs =
       StepInputs::allocate(*device_, config_.rope.n_axes(), options_.max_step_tokens, max_blocks_);
   if (!inputs) return std::unexpected(std::move(inputs.error()));
   inputs_ = std::move(*inputs);
-  return device_->ops().reserve(
-      {.n_seqs = n,
-       .context_max = int64_t{max_blocks_} * options_.block_size,
-       .n_heads = config_.n_heads,
-       .d_head = config_.d_head,
-       .n_logit_rows = has_ends() ? std::min(kLogitRows, n) : 0,
-       .vocab = config_.vocab_rows});
+  return device_->ops().reserve({.n_seqs = n,
+                                 .context_max = int64_t{max_blocks_} * options_.block_size,
+                                 .n_heads = config_.n_heads,
+                                 .d_head = config_.d_head,
+                                 .n_logit_rows = has_ends() ? std::min(kLogitRows, n) : 0,
+                                 .vocab = config_.vocab_rows});
 }
 
 Status Llama::allocate_kv(int64_t n_blocks) {

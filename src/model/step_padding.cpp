@@ -9,7 +9,8 @@ namespace hs {
 
 bool is_plain_decode(const LanguageStep& step) {
   const size_t n = step.token_ids.size();
-  if (n == 0 || step.context_lens.size() != n || step.sample_rows.size() != n || !step.image_rows.empty()) {
+  if (n == 0 || step.context_lens.size() != n || step.sample_rows.size() != n ||
+      !step.image_rows.empty()) {
     return false;
   }
   for (size_t i = 0; i < n; ++i) {

@@ -1,5 +1,5 @@
-// Proves the CUDA device on emulated machines, under several orders of whatever the API leaves open:
-// memory, copies in stream order and beside it, checksums, peers, failures and lost devices.
+// Proves the CUDA device on emulated machines, under several orders of whatever the API leaves
+// open: memory, copies in stream order and beside it, checksums, peers, failures and lost devices.
 #include <algorithm>
 #include <cstring>
 #include <random>

@@ -1,6 +1,6 @@
-// Proves the engine on emulated GPUs: pictures on a 4090 and answers on an A100 without peer access,
-// two cards that share a language model, and one card for everything give the same answers; nothing
-// is allocated once the engine stands; a lost card ends its requests with a clear error.
+// Proves the engine on emulated GPUs: pictures on a 4090 and answers on an A100 without peer
+// access, two cards that share a language model, and one card for everything give the same answers;
+// nothing is allocated once the engine stands; a lost card ends its requests with a clear error.
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 #include <iterator>
@@ -19,8 +19,7 @@ using cuda_emu::Peer;
 const std::filesystem::path kDemo = std::filesystem::path(source_dir()) / "models/demo";
 
 cuda_emu::MachineSpec two_cards(uint64_t seed, Peer peer = Peer::kNone) {
-  return {
-      .devices = {cuda_emu::rtx_4090(), cuda_emu::a100()}, .seed = seed, .peer = peer};
+  return {.devices = {cuda_emu::rtx_4090(), cuda_emu::a100()}, .seed = seed, .peer = peer};
 }
 
 enum class Use {

@@ -38,8 +38,8 @@ std::ptrdiff_t n_clear(const GoldenCase& golden) {
 GoldenCase small_case(const std::string& name) {
   auto cases = load_golden_cases(golden_dir(name));
   std::erase_if(cases, [](const GoldenCase& c) { return c.image_files.empty(); });
-  return *std::ranges::min_element(
-      cases, {}, [](const GoldenCase& c) { return c.input_ids.size(); });
+  return *std::ranges::min_element(cases, {},
+                                   [](const GoldenCase& c) { return c.input_ids.size(); });
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ constexpr ErrorText kErrorTexts[] = {
     HS_ERROR(cudaErrorContextIsDestroyed, "context is destroyed"),
     HS_ERROR(cudaErrorCudartUnloading, "driver shutting down"),
     HS_ERROR(cudaErrorExternalDevice,
-             "an async error has occured in external entity outside of "
+             "an async error has occurred in external entity outside of "
              "CUDA. Continuing."),
     HS_ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
     HS_ERROR(cudaErrorUnknown, "unknown error"),

@@ -1,9 +1,8 @@
 // Proves what is said when the CUDA plug-in is not there, or is not one.
-#include "device/plugin_loader.h"
-
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 
+#include "device/plugin_loader.h"
 #include "support/temp_dir.h"
 
 namespace hs::test {

@@ -20,6 +20,8 @@ SCHEMA = {
     "required": ["zeta", "count", "colour", "tags"],
     "additionalProperties": False,
 }
+MULTIPLE = {"type": "number", "multipleOf": 3}
+NEGATED = {"type": "object", "properties": {"p": {"not": {}}}}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "thing", "strict": True, "schema": SCHEMA}}
 QUESTION = ask("What is in the picture?", "picture1.png")
 
@@ -36,6 +38,7 @@ def check(text: str) -> None:
 
 @pytest.mark.parametrize("temperature", [0, 1, 2])
 def test_answers_satisfy_their_schema(server, temperature):
+    """Whatever the temperature."""
     answer = server.client().chat.completions.create(
         model="llava", messages=QUESTION, response_format=FORMAT, temperature=temperature, n=4, seed=5, max_tokens=200
     )
@@ -45,20 +48,26 @@ def test_answers_satisfy_their_schema(server, temperature):
 
 
 def test_a_stream_gives_the_same_text(server):
+    """Piece by piece what comes at once without streaming."""
     client = server.client()
     wanted = {"model": "llava", "messages": QUESTION, "response_format": FORMAT, "seed": 3, "max_tokens": 200}
     whole = client.chat.completions.create(**wanted).choices[0].message.content
-    pieces = [c.choices[0].delta.content or "" for c in client.chat.completions.create(**wanted, stream=True) if c.choices]
+    pieces = [
+        c.choices[0].delta.content or "" for c in client.chat.completions.create(**wanted, stream=True) if c.choices
+    ]
     assert "".join(pieces) == whole
     check(whole)
 
 
 class Shape(BaseModel):
+    """What a client might want to know."""
+
     kind: Literal["circle", "square"]
     sides: int | None
 
 
 def test_a_pydantic_model_is_parsed(server):
+    """The client's own way to ask for a form."""
     answer = server.client().chat.completions.parse(
         model="llava", messages=QUESTION, response_format=Shape, temperature=0, max_tokens=200
     )
@@ -66,6 +75,7 @@ def test_a_pydantic_model_is_parsed(server):
 
 
 def test_json_objects(server):
+    """Any object, where no schema is given."""
     answer = server.client().chat.completions.create(
         model="llava",
         messages=ask("Say something as JSON."),
@@ -80,6 +90,7 @@ def test_json_objects(server):
 
 
 def test_patterns_and_choices(server):
+    """vLLM's field."""
     client = server.client()
 
     def answers(wanted):
@@ -94,13 +105,19 @@ def test_patterns_and_choices(server):
 
 
 def test_a_completion_follows_a_pattern(server):
+    """The text goes on with the prompt: no blank comes in between."""
     answer = server.client().completions.create(
-        model="llava", prompt="A number:", max_tokens=20, seed=2, extra_body={"structured_outputs": {"regex": "[0-9]{3}"}}
+        model="llava",
+        prompt="A number:",
+        max_tokens=20,
+        seed=2,
+        extra_body={"structured_outputs": {"regex": "[0-9]{3}"}},
     )
     assert re.fullmatch("[0-9]{3}", answer.choices[0].text)
 
 
 def test_responses_follow_a_schema(server):
+    """The format is told back as it came."""
     answer = server.client().responses.create(
         model="llava",
         input="Describe a thing.",
@@ -113,7 +130,10 @@ def test_responses_follow_a_schema(server):
 
 
 def test_a_limit_ends_a_text_that_is_not_complete(server):
-    answer = server.client().chat.completions.create(model="llava", messages=QUESTION, response_format=FORMAT, max_tokens=4)
+    """Then the finish reason says so."""
+    answer = server.client().chat.completions.create(
+        model="llava", messages=QUESTION, response_format=FORMAT, max_tokens=4
+    )
     assert answer.choices[0].finish_reason == "length"
 
 
@@ -123,14 +143,14 @@ def test_a_limit_ends_a_text_that_is_not_complete(server):
         ({"response_format": {"type": "json_schema"}}, "response_format"),
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}}, "response_format"),
         (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "number", "multipleOf": 3}}}},
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": MULTIPLE}}},
             "response_format.json_schema.schema.multipleOf",
         ),
         (
             {
                 "response_format": {
                     "type": "json_schema",
-                    "json_schema": {"name": "n", "schema": {"type": "object", "properties": {"p": {"not": {}}}}},
+                    "json_schema": {"name": "n", "schema": NEGATED},
                 }
             },
             "response_format.json_schema.schema.properties.p.not",
@@ -144,6 +164,7 @@ def test_a_limit_ends_a_text_that_is_not_complete(server):
     ],
 )
 def test_what_cannot_be_is_refused_and_harms_nothing(server, wanted, param):
+    """A 400 that names the place."""
     client = server.client()
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="llava", messages=ask("Hi"), extra_body=wanted)

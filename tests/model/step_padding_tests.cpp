@@ -1,8 +1,8 @@
-// Proves what decode steps are padded to: which steps are, what dead rows hold, that the others stay
-// as they are.
-#include "model/step_padding.h"
-
+// Proves what decode steps are padded to: which steps are, what dead rows hold, that the others
+// stay as they are.
 #include <boost/test/unit_test.hpp>
+
+#include "model/step_padding.h"
 
 namespace hs::test {
 namespace {

@@ -44,19 +44,18 @@ uint32_t library_epilogue(Epilogue epilogue, bool bias) {
 }
 
 uint32_t alignment_of(const void* data, int64_t stride, DType dtype) {
-  const uint64_t bits = reinterpret_cast<uintptr_t>(data) |
-                        static_cast<uint64_t>(stride) * dtype_bytes(dtype) | 256U;
+  const uint64_t bits =
+      reinterpret_cast<uintptr_t>(data) | static_cast<uint64_t>(stride) * dtype_bytes(dtype) | 256U;
   return uint32_t{1} << std::countr_zero(bits);
 }
 
 }  // namespace
 
-#define HS_BLAS(call)                                                                           \
-  if (const int hs_result = (call); hs_result != BlasLtApi::kSuccess) [[unlikely]]              \
-  return std::unexpected(context_                                                               \
-                             .check_text(false, blas_lt_status_name(hs_result), #call, __FILE__, \
-                                         __LINE__)                                              \
-                             .error())
+#define HS_BLAS(call)                                                                       \
+  if (const int hs_result = (call); hs_result != BlasLtApi::kSuccess) [[unlikely]]          \
+  return std::unexpected(                                                                   \
+      context_.check_text(false, blas_lt_status_name(hs_result), #call, __FILE__, __LINE__) \
+          .error())
 
 // The library is column-major: it sees y^T (out x rows) = W^T^T x^T, with W's rows as columns.
 struct BlasLt::Call {
@@ -108,14 +107,13 @@ Result<std::unique_ptr<BlasLt>> BlasLt::create(Context& context, cudaStream_t st
   if (!api) return std::unexpected(api.error());
   HS_TRY(context.use());
   int major = 0;
-  HS_CUDA_TRY(context, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
-                                              context.index()));
+  HS_CUDA_TRY(context,
+              cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, context.index()));
   std::unique_ptr<BlasLt> blas(new BlasLt(context, stream, **api));
   if (const int status = blas->api_.create(&blas->handle_); status != BlasLtApi::kSuccess) {
-    return std::unexpected(context
-                               .check_text(false, blas_lt_status_name(status), "cublasLtCreate",
-                                           __FILE__, __LINE__)
-                               .error());
+    return std::unexpected(
+        context.check_text(false, blas_lt_status_name(status), "cublasLtCreate", __FILE__, __LINE__)
+            .error());
   }
   const size_t bytes = major >= 9 ? kWorkspaceBytesHopper : kWorkspaceBytes;
   for (Buffer* buffer : {&blas->workspace_, &blas->scratch_}) {

@@ -67,7 +67,7 @@ class BlasLt {
     bool accumulate = false;
     auto operator<=>(const Key&) const = default;
   };
-  struct Call;  // descriptors of one product
+  struct Call;                                       // descriptors of one product
   using Algorithm = std::optional<BlasLtAlgorithm>;  // absent: the library has none
 
   BlasLt(Context& context, cudaStream_t stream, const BlasLtApi& api)

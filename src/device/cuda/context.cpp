@@ -72,9 +72,9 @@ Status Context::check(cudaError_t status, const char* call, const char* file, in
     return {};
   cudaGetLastError();  // else the next launch would report it once more
   if (is_lost()) return lost();
-  std::string text = fmt::format("cuda:{}: {}: {} ({}, {}:{})", index_, name_of(call),
-                                 cudaGetErrorString(status), cudaGetErrorName(status),
-                                 file_of(file), line);
+  std::string text =
+      fmt::format("cuda:{}: {}: {} ({}, {}:{})", index_, name_of(call), cudaGetErrorString(status),
+                  cudaGetErrorName(status), file_of(file), line);
   if (!is_sticky(status)) return fail(kind_of(status), std::move(text));
   {
     const std::lock_guard lock(mutex_);

@@ -56,9 +56,9 @@ bool is_sticky(cudaError_t status);
 // Status of one call of the CUDA runtime.
 #define HS_CUDA(context, call) (context).check((call), #call, __FILE__, __LINE__)
 // Returns from a function of Status or Result when a call, or an expression of Status, failed.
-#define HS_CUDA_TRY(context, call)                                               \
+#define HS_CUDA_TRY(context, call)                                              \
   if (::hs::Status hs_status = HS_CUDA(context, call); !hs_status) [[unlikely]] \
   return std::unexpected(std::move(hs_status.error()))
-#define HS_TRY(expression)                                               \
+#define HS_TRY(expression)                                            \
   if (::hs::Status hs_status = (expression); !hs_status) [[unlikely]] \
   return std::unexpected(std::move(hs_status.error()))

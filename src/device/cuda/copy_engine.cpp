@@ -25,8 +25,7 @@ Result<std::unique_ptr<CopyEngine>> CopyEngine::create(Context& context) {
   Result<Buffer> host = allocate_pinned(context, kTableBytes + kPartBytes);
   if (!host) return std::unexpected(std::move(host.error()));
   engine->host_ = std::move(*host);
-  Result<Buffer> device =
-      allocate_device(context, kTableBytes + kPartBytes, engine->stream_.get());
+  Result<Buffer> device = allocate_device(context, kTableBytes + kPartBytes, engine->stream_.get());
   if (!device) return std::unexpected(std::move(device.error()));
   engine->device_ = std::move(*device);
   return engine;
@@ -86,8 +85,7 @@ Status CopyEngine::check_some(int32_t n_ranges, uint64_t n_words, DType dtype,
                               MemoryCheck& result) {
   const auto n_parts =
       static_cast<int32_t>(std::clamp<uint64_t>(n_words / kWordsOfPart, 1, kPartsMax));
-  auto* const device_parts =
-      reinterpret_cast<ChecksumPart*>(device_.as<std::byte>() + kTableBytes);
+  auto* const device_parts = reinterpret_cast<ChecksumPart*>(device_.as<std::byte>() + kTableBytes);
   auto* const parts = reinterpret_cast<ChecksumPart*>(host_.as<std::byte>() + kTableBytes);
   const cudaStream_t stream = stream_.get();
   HS_CUDA_TRY(context_, cudaMemcpyAsync(device_.data(), host_.data(),

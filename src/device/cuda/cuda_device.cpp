@@ -103,8 +103,8 @@ Status CudaDevice::open() {
   HS_TRY(keep(DownloadArea::create(context_, stream), downloads_));
   HS_TRY(keep(BlasLt::create(context_, stream), blas_));
   HS_TRY(keep(CopyEngine::create(context_), copies_));
-  ops_ = std::make_unique<CudaOps>(context_, stream, options_.dtype, *blas_, *uploads_,
-                                   *downloads_);
+  ops_ =
+      std::make_unique<CudaOps>(context_, stream, options_.dtype, *blas_, *uploads_, *downloads_);
   return {};
 }
 
@@ -141,10 +141,8 @@ Result<OwnedWeight> CudaDevice::pack_weight(std::span<const WeightPart> parts, i
     to += bytes;
   }
   OwnedWeight owned{.buffer = std::move(*buffer), .packed = {}};
-  owned.packed = {.dtype = options_.dtype,
-                  .out_dim = out_dim,
-                  .in_dim = in_dim,
-                  .data = owned.buffer.data()};
+  owned.packed = {
+      .dtype = options_.dtype, .out_dim = out_dim, .in_dim = in_dim, .data = owned.buffer.data()};
   return owned;
 }
 

@@ -226,49 +226,49 @@ void CudaOps::paged_attention(Matrix q, const void* kv, const KvLayout& layout,
   if (batch.n_single > 0) decode(q, kv, layout, batch, scale, out);
   if (batch.n_single == batch.n_seqs) return;
   const int64_t first = batch.n_single;
-  HS_OP(cuda::paged_attention({.dtype = dtype_,
-                               .q = data_of(q),
-                               .kv = kv,
-                               .layout = layout,
-                               .block_tables =
-                                   batch.block_tables + first * batch.block_table_stride,
-                               .cu_query = batch.cu_query + first,
-                               .context_lens = batch.context_lens + first,
-                               .out = data_of(out),
-                               .n_tokens = q.rows,
-                               .n_seqs = batch.n_seqs - first,
-                               .q_stride = q.stride,
-                               .out_stride = out.stride,
-                               .block_table_stride = batch.block_table_stride,
-                               .n_heads = static_cast<int32_t>(q.cols / layout.d_head),
-                               .scale = scale},
-                              stream_));
+  HS_OP(
+      cuda::paged_attention({.dtype = dtype_,
+                             .q = data_of(q),
+                             .kv = kv,
+                             .layout = layout,
+                             .block_tables = batch.block_tables + first * batch.block_table_stride,
+                             .cu_query = batch.cu_query + first,
+                             .context_lens = batch.context_lens + first,
+                             .out = data_of(out),
+                             .n_tokens = q.rows,
+                             .n_seqs = batch.n_seqs - first,
+                             .q_stride = q.stride,
+                             .out_stride = out.stride,
+                             .block_table_stride = batch.block_table_stride,
+                             .n_heads = static_cast<int32_t>(q.cols / layout.d_head),
+                             .scale = scale},
+                            stream_));
 }
 
-// The first n_single sequences, whose rows are the first of q. How many chunks a context is cut into
-// follows from the tables' width, which is part of what a recorded step depends on.
+// The first n_single sequences, whose rows are the first of q. How many chunks a context is cut
+// into follows from the tables' width, which is part of what a recorded step depends on.
 void CudaOps::decode(Matrix q, const void* kv, const KvLayout& layout, const AttentionBatch& batch,
                      float scale, Matrix out) {
   const int64_t context_max = int64_t{batch.block_table_stride} * layout.block_size;
   for (int64_t first = 0; first < batch.n_single; first += kDecodeSeqs) {
     const int64_t n = std::min(kDecodeSeqs, batch.n_single - first);
-    DecodeAttentionParams params{.dtype = dtype_,
-                                 .q = data_of(q.row_range(first, n)),
-                                 .kv = kv,
-                                 .layout = layout,
-                                 .block_tables =
-                                     batch.block_tables + first * batch.block_table_stride,
-                                 .context_lens = batch.context_lens + first,
-                                 .rows = nullptr,
-                                 .out = data_of(out.row_range(first, n)),
-                                 .n_seqs = n,
-                                 .q_stride = q.stride,
-                                 .out_stride = out.stride,
-                                 .block_table_stride = batch.block_table_stride,
-                                 .n_heads = static_cast<int32_t>(q.cols / layout.d_head),
-                                 .scale = scale,
-                                 .chunk_tokens = chunk_tokens_,
-                                 .n_chunks_max = div_up(context_max, chunk_tokens_)};
+    DecodeAttentionParams params{
+        .dtype = dtype_,
+        .q = data_of(q.row_range(first, n)),
+        .kv = kv,
+        .layout = layout,
+        .block_tables = batch.block_tables + first * batch.block_table_stride,
+        .context_lens = batch.context_lens + first,
+        .rows = nullptr,
+        .out = data_of(out.row_range(first, n)),
+        .n_seqs = n,
+        .q_stride = q.stride,
+        .out_stride = out.stride,
+        .block_table_stride = batch.block_table_stride,
+        .n_heads = static_cast<int32_t>(q.cols / layout.d_head),
+        .scale = scale,
+        .chunk_tokens = chunk_tokens_,
+        .n_chunks_max = div_up(context_max, chunk_tokens_)};
     const size_t bytes = decode_attention_workspace_bytes(params);
     if (bytes > attention_.bytes()) {
       attention_ = {};
@@ -382,8 +382,8 @@ void CudaOps::sample(Matrix logits, int64_t vocab, std::span<const SamplingRow> 
   HS_CHECK_EQ(static_cast<int64_t>(rows.size()), logits.rows);
   HS_CHECK_EQ(rows.size(), out.size());
   if (!begin()) return;
-  context_.defer(sampling_.sample(static_cast<const float*>(logits.data), logits.stride, vocab, rows,
-                                  out, uploads_, downloads_));
+  context_.defer(sampling_.sample(static_cast<const float*>(logits.data), logits.stride, vocab,
+                                  rows, out, uploads_, downloads_));
 }
 
 }  // namespace hs::cuda

@@ -11,8 +11,8 @@
 
 namespace hs::cuda {
 
-// Everything is enqueued; failures come back at the device's sync(). Activations, weights and the KV
-// cache are of one dtype, kBF16 or kF16; logits are float32.
+// Everything is enqueued; failures come back at the device's sync(). Activations, weights and the
+// KV cache are of one dtype, kBF16 or kF16; logits are float32.
 class CudaOps final : public Ops {
  public:
   CudaOps(Context& context, cudaStream_t stream, DType dtype, BlasLt& blas, UploadRing& uploads,

@@ -36,8 +36,7 @@ Status check_driver() {
   return fail(ErrorKind::kUnsupported,
               fmt::format("driver too old: have one for CUDA {}, need CUDA {}; install NVIDIA "
                           "driver {} or newer, or run with --device cpu",
-                          version_text(driver), version_text(kMajor * 1000),
-                          first_driver(kMajor)));
+                          version_text(driver), version_text(kMajor * 1000), first_driver(kMajor)));
 }
 
 std::string uuid_text(const cudaUUID_t& uuid) {
