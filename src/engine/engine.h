@@ -162,7 +162,7 @@ struct EngineStats {
   int64_t transfer_bytes = 0;
   int64_t kv_transfers = 0;  // requests handed over with their keys and values
   int64_t kv_transfer_bytes = 0;
-  int64_t all_reduce_bytes = 0;  // read by ranks of shared language models from the others
+  int64_t all_reduce_bytes = 0;  // read by ranks of shared models from the others, broadcasts too
   int64_t transfer_retries = 0;  // copies repeated by another path
   bool degraded = false;         // a device is lost
   bool serving = true;           // some unit takes requests

@@ -26,7 +26,7 @@ class WorkOrder {
 
   virtual ~WorkOrder() = default;
   virtual Kind kind() const = 0;
-  // Lane thread. An error concerns this order alone.
+  // Lane thread. What an error means beyond this order (a lost device), the engine decides.
   virtual Status execute() = 0;
 
   Status status;  // what execute() returned

@@ -187,9 +187,10 @@ class LanguageModel {
   // Runs the step and samples. `out` has the size of step.sample_rows. REQUIRES: n_tokens <=
   // max_step_tokens of the load options.
   virtual Status step(const LanguageStep& step, std::span<SampledToken> out) = 0;
-  // One rank's share of a step, on its device's thread. All ranks are given the same step, which is
-  // done when all calls have ended; rank 0 samples, the others leave `out` alone. When one fails,
-  // so do the others, of which is_group_abort() (device/communicator.h) is true then.
+  // One rank's share of a step, on its device's thread. All ranks are given the same step, done
+  // when all calls have ended; rank 0 samples, the others leave `out` alone. When one fails, others
+  // that wait for it, or are going to, fail with is_group_abort(); one that had met it already
+  // succeeds.
   virtual Status step_rank(int32_t rank, const LanguageStep& its_step,
                            std::span<SampledToken> out) {
     HS_CHECK_EQ(rank, 0);
