@@ -56,7 +56,7 @@ def say(what: str) -> None:
     print(f"deb-check: {what}", flush=True)
 
 
-def prepare_base(package: Path, mirror: str) -> None:
+def prepare_base(package: Path, mirror: str | None) -> None:
     """A minimal Debian with what the package depends on; made once, and again when the dependencies change."""
     depends = run("dpkg-deb", "-f", package, "Depends").strip()
     stamp = WORK / "base.depends"
@@ -67,8 +67,8 @@ def prepare_base(package: Path, mirror: str) -> None:
         fail("debootstrap is needed: packaging/install-deps.sh --deb")
     if not (BASE / "usr/bin/apt-get").exists():
         shutil.rmtree(BASE, ignore_errors=True)
-        say(f"fetching a minimal Debian from {mirror}, once")
-        run("debootstrap", "--variant=minbase", "bookworm", BASE, mirror)
+        say("fetching a minimal Debian, once")
+        run("debootstrap", "--variant=minbase", "bookworm", BASE, *([mirror] if mirror else []))
     shutil.copy("/etc/resolv.conf", BASE / "etc/resolv.conf")
     environment = {k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}
     environment |= {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"}
@@ -391,7 +391,7 @@ def check_systemd() -> None:
 def main() -> None:
     """Prepares with this machine's network, then goes on in namespaces of its own."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mirror", default="http://deb.debian.org/debian")
+    parser.add_argument("--mirror", metavar="URL", help="where Debian is fetched from; else debootstrap decides")
     parser.add_argument("--in-namespaces", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if os.geteuid() != 0:
