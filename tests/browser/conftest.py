@@ -9,16 +9,21 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "end_to_end"))
-from real_server import Server  # noqa: E402
+from real_server import DEMO, Server  # noqa: E402
 
 expect.set_options(timeout=15_000)
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory) -> Iterator[Server]:
-    """Two CPU devices in two pools, for all tests; it must stop cleanly after them."""
+    """Two CPU devices in two pools, for all tests; it must stop cleanly after them.
+
+    The model lies under a long path: whoever's home that is, the page must show it whole.
+    """
+    folder = tmp_path_factory.mktemp("a-folder-with-a-name-longer-than-most-people-would-choose")
+    (folder / "llava").symlink_to(DEMO)
     running = Server(
-        tmp_path_factory.mktemp("server"), "--consumer", "cpu:0", "--datacenter", "cpu:1", "--steal", "off"
+        folder, "--consumer", "cpu:0", "--datacenter", "cpu:1", "--steal", "off", model=folder / "llava"
     )
     yield running
     assert running.stop() == 0, "\n".join(running.lines[-30:])

@@ -6,20 +6,12 @@ import socket
 import sqlite3
 import subprocess
 import threading
-import time
 import urllib.request
 
 import openai
 import pytest
 from conftest import BINARY, DEMO, PICTURES, ask, data_url
-
-
-def wait_for(condition, seconds: float = 10.0, what: str = "condition"):
-    """Poll until true; the deadline is generous, the usual wait is milliseconds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} not within {seconds} s"
-        time.sleep(0.02)
+from real_server import wait_for
 
 
 def gauge(server, name: str) -> float:

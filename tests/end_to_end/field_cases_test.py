@@ -7,6 +7,7 @@ import openai
 import pytest
 from conftest import ask
 from protocol_test import request
+from real_server import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -202,10 +203,7 @@ def test_metadata_and_user_are_in_the_log(server, model):
     }
     status, _, _ = request(server, "/v1/chat/completions", body, headers={"X-Request-Id": "with-metadata"})
     assert status == 200
-    for _ in range(100):
-        rows = request(server, "/admin/requests?id=with-metadata")[2]["rows"]
-        if rows:
-            break
+    rows = wait_for(lambda: request(server, "/admin/requests?id=with-metadata")[2]["rows"], what="the row")
     assert "red" in json.dumps(rows) and "ann" in json.dumps(rows)
 
 

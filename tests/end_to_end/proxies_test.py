@@ -10,24 +10,16 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 from contextlib import contextmanager
 
 import httpx2
 import openai
 import pytest
 from conftest import BINARY, ROOT, Server, ask
+from real_server import wait_for
 
 SAMPLES = ROOT / "packaging/proxies"
 LONG = {"max_tokens": 1900, "extra_body": {"ignore_eos": True}, "temperature": 0}
-
-
-def wait_for(condition, seconds: float = 30.0, what: str = "condition"):
-    """Poll until true; the deadline is generous, the usual wait is milliseconds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} not within {seconds} s"
-        time.sleep(0.02)
 
 
 def needs(program: str) -> str:

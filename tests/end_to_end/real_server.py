@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import openai
@@ -85,3 +86,12 @@ class Server:
         for reader in self.readers:
             reader.join(5)
         return code
+
+
+def wait_for(condition, seconds: float = 30.0, what: str = "condition"):
+    """Poll until true and return what it was; the deadline is generous, the usual wait is milliseconds."""
+    deadline = time.monotonic() + seconds
+    while not (met := condition()):
+        assert time.monotonic() < deadline, f"{what} not within {seconds} s"
+        time.sleep(0.02)
+    return met
