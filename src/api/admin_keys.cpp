@@ -8,6 +8,7 @@
 #include "api/api_handler.h"
 #include "api/errors.h"
 #include "api/json_parser.h"
+#include "api/json_writer.h"
 #include "api/key_json.h"
 #include "api/object_reader.h"
 #include "api/query_fields.h"
@@ -44,15 +45,6 @@ Result<ApiKey> wanted_key(std::string_view body) {
   return key;
 }
 
-std::string joined(const auto& items, const auto& json_of) {
-  std::string out;
-  for (const auto& item : items) {
-    if (!out.empty()) out += ',';
-    out += json_of(item);
-  }
-  return out;
-}
-
 // A key is a secret: no cache may keep the answer.
 HttpResponse private_json(std::string body) {
   HttpResponse response = json_response(200, std::move(body));
@@ -68,7 +60,8 @@ HttpResponse answer_keys(const std::string& keys_path, const std::string& log_pa
   if (!log_path.empty())
     if (auto rows = query_usage(log_path, since_ms)) usage = *std::move(rows);
   return private_json(std::string("{\"on\":") + (on ? "true" : "false") + ",\"keys\":[" +
-                      joined(*keys, key_json) + "],\"usage\":[" + joined(usage, usage_json) + "]}");
+                      json_list(*keys, key_json) + "],\"usage\":[" + json_list(usage, usage_json) +
+                      "]}");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/json_parser.h"
+#include "api/message_parts.h"
 
 namespace hs {
 namespace {
@@ -14,12 +15,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::array<std::string_view, 4> kContentRoles = {"system", "user", "assistant", "tool"};
-constexpr size_t kNameShownMax = 64;  // bytes of a client's word that a message repeats
-
-std::string shown(std::string_view word) {
-  return std::string(word.size() <= kNameShownMax ? word : std::string_view("(a long name)"));
-}
-
 bool may_hold_images(std::string_view role) {
   return role == "user" || role == "tool";
 }
@@ -55,7 +50,7 @@ class MessageReader {
       fields.fail_field("role",
                         fmt::format("'{}.role' is '{}'; it must be developer, system, user, "
                                     "assistant or tool.",
-                                    place_, shown(*role)));
+                                    place_, shown_word(*role)));
   }
 
   static void refuse_deprecated(ObjectReader& fields) {
@@ -155,32 +150,21 @@ class MessageReader {
     if (type == nullptr)
       part.fail_field("type", fmt::format("'{}.type' is missing.", place));
     else if (*type == "text")
-      read_text(part, "text");
+      read_text_part(part, "text", message_);
     else if (*type == "refusal" && message_.role == "assistant")
-      read_text(part, "refusal");
+      read_text_part(part, "refusal", message_);
     else if (*type == "image_url")
       read_image(part);
     else
-      part.fail_field(
-          "type",
-          fmt::format("Parts of type '{}' are not supported; use text or image_url.", shown(*type)),
-          ErrorKind::kUnsupported, "unsupported_value");
+      part.fail_field("type",
+                      fmt::format("Parts of type '{}' are not supported; use text or image_url.",
+                                  shown_word(*type)),
+                      ErrorKind::kUnsupported, "unsupported_value");
     return part.status();
   }
 
-  void read_text(ObjectReader& part, std::string_view field) {
-    const std::string* text = part.string(field);
-    if (text == nullptr)
-      return part.fail_field(field, fmt::format("'{}' is missing.", part.param(field)));
-    message_.parts.push_back({ChatPart::Kind::kText, *text});
-  }
-
   void read_image(ObjectReader& part) {
-    if (!may_hold_images(message_.role))
-      return part.fail_field("type",
-                             fmt::format("A message of role '{}' cannot hold pictures; put them "
-                                         "into a user message.",
-                                         message_.role));
+    if (!may_hold_images(message_.role)) return refuse_picture(part, message_.role);
     const json* value = part.any("image_url");
     ImageSource source;
     source.param = part.param("image_url");
@@ -189,7 +173,7 @@ class MessageReader {
     } else if (value != nullptr && value->is_object()) {
       ObjectReader image(*value, source.param);
       const std::string* url = image.string("url");
-      read_detail(image, source);
+      source.low_detail = read_low_detail(image);
       if (url == nullptr)
         image.fail_field("url", fmt::format("'{}' is missing.", image.param("url")));
       if (image.failed()) return part.fail_with(image.status().error());
@@ -200,17 +184,6 @@ class MessageReader {
     }
     images_.push_back(std::move(source));
     message_.parts.push_back({ChatPart::Kind::kImage, ""});
-  }
-
-  // "low" asks for fewer tokens; every other value is the normal size.
-  static void read_detail(ObjectReader& image, ImageSource& source) {
-    const std::string* detail = image.string("detail");
-    if (detail == nullptr) return;
-    source.low_detail = *detail == "low";
-    for (const char* known : {"auto", "low", "high", "original"})
-      if (*detail == known) return;
-    image.fail_field(
-        "detail", fmt::format("'{}' must be auto, low, high or original.", image.param("detail")));
   }
 
   std::string place_;

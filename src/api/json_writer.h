@@ -14,6 +14,18 @@ size_t utf8_length(std::string_view text);
 // Appends a quoted string. Bytes that are no UTF-8 become U+FFFD, one for each byte.
 void append_json_string(std::string& out, std::string_view text);
 
+std::string json_string(std::string_view text);
+
+// What json_of() makes of each item, with commas between.
+std::string json_list(const auto& items, const auto& json_of) {
+  std::string out;
+  for (const auto& item : items) {
+    if (!out.empty()) out += ',';
+    out += json_of(item);
+  }
+  return out;
+}
+
 // Appends the shortest decimal that reads back as the same value; not a number and infinities,
 // which JSON lacks, become -9999.0, as OpenAI writes an impossible log probability.
 void append_json_number(std::string& out, float value);

@@ -7,39 +7,24 @@
 namespace hs {
 namespace {
 
-std::string json_text(std::string_view text) {
-  std::string out;
-  append_json_string(out, text);
-  return out;
-}
-
-std::string joined(const auto& items, const auto& json_of) {
-  std::string out;
-  for (const auto& item : items) {
-    if (!out.empty()) out += ',';
-    out += json_of(item);
-  }
-  return out;
-}
-
 std::string error_or_null(const std::optional<Error>& error) {
   if (!error) return "null";
-  return fmt::format("{{\"code\":{},\"message\":{}}}", json_text(error->code),
-                     json_text(error->message));
+  return fmt::format("{{\"code\":{},\"message\":{}}}", json_string(error->code),
+                     json_string(error->message));
 }
 
 std::string file_json(const StoredFile& file) {
-  return fmt::format("{{\"path\":{},\"bytes\":{},\"sha256\":{}}}", json_text(file.path), file.bytes,
-                     json_text(file.sha256));
+  return fmt::format("{{\"path\":{},\"bytes\":{},\"sha256\":{}}}", json_string(file.path),
+                     file.bytes, json_string(file.sha256));
 }
 
 std::string plan_file_json(const PullFile& file) {
-  return fmt::format("{{\"path\":{},\"bytes\":{},\"bytes_there\":{}}}", json_text(file.remote.path),
-                     file.remote.bytes, file.bytes_there);
+  return fmt::format("{{\"path\":{},\"bytes\":{},\"bytes_there\":{}}}",
+                     json_string(file.remote.path), file.remote.bytes, file.bytes_there);
 }
 
 std::string card_json(const MemoryFit::Card& card) {
-  return fmt::format("{{\"name\":{},\"memory_bytes\":{},\"fits\":{}}}", json_text(card.name),
+  return fmt::format("{{\"name\":{},\"memory_bytes\":{},\"fits\":{}}}", json_string(card.name),
                      card.memory_bytes, card.fits);
 }
 
@@ -64,22 +49,22 @@ std::string stored_model_json(const StoredModel& model, std::string_view state) 
   return fmt::format(
       "{{\"model\":{},\"id\":{},\"revision\":{},\"commit\":{},\"architecture\":{},\"bytes\":{},"
       "\"source\":{},\"path\":{},\"installed_ms\":{},\"state\":{},\"files\":[{}]}}",
-      json_text(manifest.repo), json_text(model.id()), json_text(manifest.revision),
-      json_text(manifest.commit), json_text(manifest.architecture), manifest.bytes(),
-      json_text(manifest.source), json_text(model.path.string()), manifest.installed_ms,
-      json_text(state), joined(manifest.files, file_json));
+      json_string(manifest.repo), json_string(model.id()), json_string(manifest.revision),
+      json_string(manifest.commit), json_string(manifest.architecture), manifest.bytes(),
+      json_string(manifest.source), json_string(model.path.string()), manifest.installed_ms,
+      json_string(state), json_list(manifest.files, file_json));
 }
 
 std::string partial_model_json(const PartialModel& partial) {
-  return fmt::format("{{\"model\":{},\"commit\":{},\"bytes\":{}}}", json_text(partial.repo),
-                     json_text(partial.commit), partial.bytes);
+  return fmt::format("{{\"model\":{},\"commit\":{},\"bytes\":{}}}", json_string(partial.repo),
+                     json_string(partial.commit), partial.bytes);
 }
 
 std::string served_state_json(const ServedState& state) {
   return fmt::format(
       "{{\"state\":{},\"model\":{},\"id\":{},\"phase\":{},\"percent\":{},\"error\":{}}}",
-      json_text(to_string(state.stage)), state.model.empty() ? "null" : json_text(state.model),
-      state.id.empty() ? "null" : json_text(state.id), json_text(state.phase), state.percent,
+      json_string(to_string(state.stage)), state.model.empty() ? "null" : json_string(state.model),
+      state.id.empty() ? "null" : json_string(state.id), json_string(state.phase), state.percent,
       error_or_null(state.error));
 }
 
@@ -89,10 +74,11 @@ std::string pull_plan_json(const PullPlan& plan, const MemoryFit& fit) {
       "\"bytes_missing\":{},\"files\":[{}],\"disk\":{{\"free_bytes\":{},\"reserve_bytes\":{},"
       "\"fits\":{}}},\"memory\":{{\"weight_bytes\":{},\"available_bytes\":{},\"fits\":{}}},"
       "\"cards\":[{}]}}",
-      json_text(plan.model.ref.repo()), json_text(plan.model.commit), json_text(plan.architecture),
-      plan.installed, plan.bytes_total, plan.bytes_missing, joined(plan.files, plan_file_json),
-      plan.disk.free_bytes, plan.disk.reserve_bytes, plan.fits_disk(), fit.needed_bytes,
-      fit.available_bytes, fit.fits(), joined(fit.cards, card_json));
+      json_string(plan.model.ref.repo()), json_string(plan.model.commit),
+      json_string(plan.architecture), plan.installed, plan.bytes_total, plan.bytes_missing,
+      json_list(plan.files, plan_file_json), plan.disk.free_bytes, plan.disk.reserve_bytes,
+      plan.fits_disk(), fit.needed_bytes, fit.available_bytes, fit.fits(),
+      json_list(fit.cards, card_json));
 }
 
 std::string pull_job_json(const PullJobState& job) {
@@ -100,8 +86,8 @@ std::string pull_job_json(const PullJobState& job) {
       "{{\"id\":{},\"kind\":\"pull\",\"model\":{},\"state\":{},\"file\":{},\"checking\":{},"
       "\"bytes_done\":{},\"bytes_total\":{},\"bytes_per_s\":{},\"error\":{},\"created_ms\":{},"
       "\"finished_ms\":{}}}",
-      json_text(job.id), json_text(job.model), json_text(to_string(job.phase)),
-      json_text(job.progress.file), job.progress.checking, job.progress.bytes_done,
+      json_string(job.id), json_string(job.model), json_string(to_string(job.phase)),
+      json_string(job.progress.file), job.progress.checking, job.progress.bytes_done,
       job.progress.bytes_total, job.bytes_per_s, error_or_null(job.error), job.created_ms,
       job.finished_ms == 0 ? "null" : std::to_string(job.finished_ms));
 }

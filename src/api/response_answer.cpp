@@ -12,12 +12,6 @@
 namespace hs {
 namespace {
 
-std::string json_string(std::string_view text) {
-  std::string out;
-  append_json_string(out, text);
-  return out;
-}
-
 template <typename T>
 std::string number_or_null(const std::optional<T>& value) {
   return value ? std::to_string(*value) : "null";

@@ -8,6 +8,7 @@
 
 #include "api/image_fields.h"
 #include "api/json_parser.h"
+#include "api/message_parts.h"
 #include "api/object_reader.h"
 
 namespace hs {
@@ -15,12 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kNameShownMax = 64;  // bytes of a client's word that a message repeats
 constexpr int64_t kTopLogprobsMax = 20;
-
-std::string shown(const std::string& word) {
-  return word.size() <= kNameShownMax ? word : "(a long name)";
-}
 
 void refuse(ObjectReader& object, std::string_view name, std::string_view why) {
   object.fail_field(name, fmt::format("'{}' {}", object.param(name), why), ErrorKind::kUnsupported,
@@ -41,7 +37,8 @@ class ItemReader {
     const std::string* type = item.string("type");
     if (type != nullptr && *type != "message")
       item.fail_field(
-          "type", fmt::format("Items of type '{}' are not supported; use messages.", shown(*type)),
+          "type",
+          fmt::format("Items of type '{}' are not supported; use messages.", shown_word(*type)),
           ErrorKind::kUnsupported, "unsupported_value");
     read_role(item);
     if (!item.failed()) read_content(item);
@@ -57,7 +54,7 @@ class ItemReader {
     if (message_.role != "system" && message_.role != "user" && message_.role != "assistant")
       item.fail_field("role", fmt::format("'{}' is '{}'; it must be developer, system, user or "
                                           "assistant.",
-                                          item.param("role"), shown(*role)));
+                                          item.param("role"), shown_word(*role)));
   }
 
   void read_content(ObjectReader& item) {
@@ -86,47 +83,31 @@ class ItemReader {
     if (type == nullptr)
       part.fail_field("type", fmt::format("'{}.type' is missing.", place));
     else if (*type == "input_text" || *type == "output_text" || *type == "text")
-      read_text(part, "text");
+      read_text_part(part, "text", message_);
     else if (*type == "refusal")
-      read_text(part, "refusal");
+      read_text_part(part, "refusal", message_);
     else if (*type == "input_image")
       read_image(part);
     else
       part.fail_field("type",
                       fmt::format("Parts of type '{}' are not supported; use input_text or "
                                   "input_image.",
-                                  shown(*type)),
+                                  shown_word(*type)),
                       ErrorKind::kUnsupported, "unsupported_value");
     return part.status();
   }
 
-  void read_text(ObjectReader& part, std::string_view field) {
-    const std::string* text = part.string(field);
-    if (text == nullptr)
-      return part.fail_field(field, fmt::format("'{}' is missing.", part.param(field)));
-    message_.parts.push_back({ChatPart::Kind::kText, *text});
-  }
-
   void read_image(ObjectReader& part) {
-    if (message_.role != "user")
-      return part.fail_field("type",
-                             fmt::format("A message of role '{}' cannot hold pictures; put them "
-                                         "into a user message.",
-                                         message_.role));
+    if (message_.role != "user") return refuse_picture(part, message_.role);
     if (part.any("file_id") != nullptr)
       return refuse(part, "file_id",
                     "is not supported: this server keeps no files; use image_url.");
     const std::string* url = part.string("image_url");
-    const std::string* detail = part.string("detail");
     if (url == nullptr)
       return part.fail_field("image_url", fmt::format("'{}' is missing.", part.param("image_url")));
-    constexpr std::string_view kDetails[] = {"auto", "low", "high", "original"};
-    if (detail != nullptr && std::ranges::find(kDetails, *detail) == std::end(kDetails))
-      return part.fail_field(
-          "detail", fmt::format("'{}' must be auto, low, high or original.", part.param("detail")));
-    images_.push_back({.url = *url,
-                       .param = part.param("image_url"),
-                       .low_detail = detail != nullptr && *detail == "low"});
+    const bool low_detail = read_low_detail(part);
+    if (part.failed()) return;
+    images_.push_back({.url = *url, .param = part.param("image_url"), .low_detail = low_detail});
     message_.parts.push_back({ChatPart::Kind::kImage, ""});
   }
 
