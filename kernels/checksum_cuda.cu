@@ -1,6 +1,7 @@
 // Threads stride over the words of all ranges; a thread looks its range up once and walks on from
 // there.
 #include "kernels/checksum_cuda.h"
+#include "kernels/exponent_bits.h"
 #include "kernels/portable.cuh"
 #include "kernels/reduce.cuh"
 
@@ -13,29 +14,6 @@ constexpr uint64_t kStep = 0x9E3779B97F4A7C15U;
 struct Or {
   HS_DEVICE static uint64_t combine(uint64_t a, uint64_t b) { return a | b; }
 };
-
-// Numbers whose exponent bits are all set, several in one word: adding the lowest bit of each
-// exponent then carries into the sign's place, which the mask has cleared.
-struct ExponentBits {
-  uint64_t mask;
-  uint64_t lowest;
-  uint64_t carry;
-};
-
-ExponentBits exponent_bits(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return {0x7FF0000000000000U, 0x0010000000000000U, 0x8000000000000000U};
-    case DType::kF32:
-      return {0x7F8000007F800000U, 0x0080000000800000U, 0x8000000080000000U};
-    case DType::kBF16:
-      return {0x7F807F807F807F80U, 0x0080008000800080U, 0x8000800080008000U};
-    case DType::kF16:
-      return {0x7C007C007C007C00U, 0x0400040004000400U, 0x8000800080008000U};
-    default:
-      return {0, 0, 0};
-  }
-}
 
 HS_DEVICE uint64_t mix64(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;

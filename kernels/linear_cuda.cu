@@ -61,7 +61,7 @@ HS_DEVICE uint4 load_int8_piece(const int8_t* row, int64_t at, int64_t n) {
 }
 
 template <typename T, bool kWhole, bool kInt8>
-HS_DEVICE uint4 load_weight(const FewRowsLinearParams& p, int64_t row, int64_t at) {
+HS_DEVICE uint4 load_weight(const LinearParams& p, int64_t row, int64_t at) {
   const int64_t index = (row < p.out_dim ? row : p.out_dim - 1) * p.in_dim;
   if constexpr (kInt8) {
     return load_int8_piece<T, kWhole>(static_cast<const int8_t*>(p.weight) + index, at, p.in_dim);
@@ -78,7 +78,7 @@ HS_DEVICE float& sum_at(float* area, int warp, int row, int out) {
 
 // The block's outputs, one thread each: adds the warps up, ends the layer.
 template <typename T, int kOut, int kRows>
-HS_DEVICE void finish(const FewRowsLinearParams& p, float* area) {
+HS_DEVICE void finish(const LinearParams& p, float* area) {
   constexpr int kOutputs = kOut * kOutTile;
   for (int i = static_cast<int>(threadIdx.x); i < kOutputs * kRows * kRowTile; i += kThreads) {
     const int row = i / kOutputs;
@@ -103,7 +103,7 @@ HS_DEVICE void finish(const FewRowsLinearParams& p, float* area) {
 
 // kOut * 16 outputs a block, kRows * 8 rows of x.
 template <typename T, int kOut, int kRows, bool kWhole, bool kInt8>
-__global__ void __launch_bounds__(kThreads) few_rows_kernel(FewRowsLinearParams p) {
+__global__ void __launch_bounds__(kThreads) few_rows_kernel(LinearParams p) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t first_out = int64_t{blockIdx.x} * kOut * kOutTile + lane / 4;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads) few_rows_kernel(FewRowsLinearParams 
 
 // kOut is 2 where a block's rows of x take as many loads as its weights.
 template <typename T, int kOut, int kRows, bool kInt8>
-cudaError_t launch_rows(const FewRowsLinearParams& p, bool whole, cudaStream_t stream) {
+cudaError_t launch_rows(const LinearParams& p, bool whole, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(div_up(p.out_dim, kOut * kOutTile)));
   constexpr size_t kShared = size_t{kWarps} * kOut * kOutTile * kRows * kRowTile * sizeof(float);
   return launch(whole ? few_rows_kernel<T, kOut, kRows, true, kInt8>
@@ -172,7 +172,7 @@ cudaError_t launch_rows(const FewRowsLinearParams& p, bool whole, cudaStream_t s
 }
 
 template <typename T, bool kInt8>
-cudaError_t with_rows(const FewRowsLinearParams& p, cudaStream_t stream) {
+cudaError_t with_rows(const LinearParams& p, cudaStream_t stream) {
   const bool whole =
       p.in_dim % 8 == 0 && in_16_bytes(p.x, p.x_stride, sizeof(T)) && in_16_bytes(p.weight, 0, 1);
   return p.n_rows <= kRowTile ? launch_rows<T, 1, 1, kInt8>(p, whole, stream)
@@ -181,7 +181,7 @@ cudaError_t with_rows(const FewRowsLinearParams& p, cudaStream_t stream) {
 
 }  // namespace
 
-cudaError_t few_rows_linear(const FewRowsLinearParams& p, cudaStream_t stream) {
+cudaError_t few_rows_linear(const LinearParams& p, cudaStream_t stream) {
   constexpr int64_t kMost = INT32_MAX;
   if (p.n_rows < 0 || p.n_rows > kFewRowsMax || p.out_dim <= 0 || p.out_dim > kMost ||
       p.in_dim <= 0 || (p.y_dtype != DType::kF32 && p.y_dtype != p.dtype)) {

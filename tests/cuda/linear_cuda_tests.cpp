@@ -40,7 +40,7 @@ struct Setup {
     for (int8_t& v : values) v = static_cast<int8_t>(static_cast<int>(engine() % 255) - 127);
     return values;
   }
-  cuda::FewRowsLinearParams params() const {
+  cuda::LinearParams params() const {
     return {.dtype = c.dtype,
             .y_dtype = c.y_dtype,
             .x = x.data(),

@@ -128,7 +128,8 @@ BlasLt::~BlasLt() {
   if (handle_ != nullptr) api_.destroy(handle_);
 }
 
-Status BlasLt::linear(const BlasLtLinear& params) {
+Status BlasLt::linear(const LinearParams& params) {
+  HS_CHECK(params.scales == nullptr);
   const bool has_bias = params.bias != nullptr;
   // The library applies its epilogue to the sum with y: right for a bias, not for an activation.
   const bool plain = params.epilogue == Epilogue::kNone;
@@ -146,7 +147,7 @@ Status BlasLt::linear(const BlasLtLinear& params) {
 }
 
 // Whether the library did it; false only when it may decline.
-Result<bool> BlasLt::multiply(const BlasLtLinear& params, uint32_t epilogue, const float* bias,
+Result<bool> BlasLt::multiply(const LinearParams& params, uint32_t epilogue, const float* bias,
                               bool accumulate, bool may_decline) {
   const Key key{.rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(params.n_rows))),
                 .out_dim = params.out_dim,
@@ -207,7 +208,7 @@ Result<const BlasLt::Algorithm*> BlasLt::algorithm(const Key& key, const float* 
 }
 
 // y = epilogue(product + bias) (+ y)
-Status BlasLt::finish(const BlasLtLinear& params, const void* product, int64_t product_stride,
+Status BlasLt::finish(const LinearParams& params, const void* product, int64_t product_stride,
                       bool accumulate) {
   if (params.bias == nullptr && params.epilogue == Epilogue::kNone && !accumulate) return {};
   return HS_CUDA(context_, bias_activation({.dtype = params.y_dtype,
@@ -224,12 +225,12 @@ Status BlasLt::finish(const BlasLtLinear& params, const void* product, int64_t p
 }
 
 // The product stands beside y until its epilogue is done: as many rows at a time as there is room.
-Status BlasLt::through_scratch(const BlasLtLinear& params) {
+Status BlasLt::through_scratch(const LinearParams& params) {
   const size_t row_bytes = static_cast<size_t>(params.out_dim) * dtype_bytes(params.y_dtype);
   const auto room = static_cast<int64_t>(scratch_.bytes() / row_bytes);
   HS_CHECK_GT(room, 0);
   for (int64_t first = 0; first < params.n_rows; first += room) {
-    BlasLtLinear part = params;
+    LinearParams part = params;
     part.n_rows = std::min(room, params.n_rows - first);
     part.x = static_cast<const std::byte*>(params.x) +
              static_cast<size_t>(first * params.x_stride) * dtype_bytes(params.dtype);

@@ -18,26 +18,9 @@
 #include "device/cuda/blas_lt_api.h"
 #include "device/cuda/context.h"
 #include "device/device.h"
-#include "kernels/linear.h"
+#include "kernels/linear_cuda.h"
 
 namespace hs::cuda {
-
-// All pointers are device memory, strides in elements.
-struct BlasLtLinear {
-  DType dtype = DType::kBF16;    // of x and weight: kF16 or kBF16
-  DType y_dtype = DType::kBF16;  // the same, or kF32
-  const void* x = nullptr;       // (n_rows, in_dim)
-  const void* weight = nullptr;  // (out_dim, in_dim) row-major
-  const float* bias = nullptr;   // (out_dim) or null
-  void* y = nullptr;             // (n_rows, out_dim)
-  int64_t n_rows = 0;
-  int64_t out_dim = 0;
-  int64_t in_dim = 0;
-  int64_t x_stride = 0;
-  int64_t y_stride = 0;
-  Epilogue epilogue = Epilogue::kNone;
-  bool accumulate = false;
-};
 
 class BlasLt {
  public:
@@ -48,7 +31,8 @@ class BlasLt {
   BlasLt& operator=(const BlasLt&) = delete;
   ~BlasLt();
 
-  Status linear(const BlasLtLinear& params);
+  // Any number of rows; without scales.
+  Status linear(const LinearParams& params);
   // How often the library was asked for an algorithm.
   int64_t n_asked() const { return n_asked_; }
 
@@ -72,12 +56,12 @@ class BlasLt {
 
   BlasLt(Context& context, cudaStream_t stream, const BlasLtApi& api)
       : context_(context), stream_(stream), api_(api) {}
-  Result<bool> multiply(const BlasLtLinear& params, uint32_t epilogue, const float* bias,
+  Result<bool> multiply(const LinearParams& params, uint32_t epilogue, const float* bias,
                         bool accumulate, bool may_decline);
   Result<const Algorithm*> algorithm(const Key& key, const float* bias);
-  Status finish(const BlasLtLinear& params, const void* product, int64_t product_stride,
+  Status finish(const LinearParams& params, const void* product, int64_t product_stride,
                 bool accumulate);
-  Status through_scratch(const BlasLtLinear& params);
+  Status through_scratch(const LinearParams& params);
 
   Context& context_;
   cudaStream_t stream_;

@@ -99,69 +99,50 @@ void CudaOps::linear(Matrix x, const PackedWeight& weight, Vector bias, Matrix y
   HS_CHECK(weight.dtype == dtype_);
   HS_CHECK(y.dtype == dtype_ || y.dtype == DType::kF32);
   if (x.rows == 0 || !begin()) return;
+  const LinearParams params{.dtype = dtype_,
+                            .y_dtype = y.dtype,
+                            .x = data_of(x),
+                            .weight = weight.data,
+                            .bias = floats(bias, weight.out_dim),
+                            .y = y.data,
+                            .n_rows = x.rows,
+                            .out_dim = weight.out_dim,
+                            .in_dim = weight.in_dim,
+                            .x_stride = x.stride,
+                            .y_stride = y.stride,
+                            .epilogue = epilogue,
+                            .accumulate = accumulate};
   if (x.rows <= kFewRowsMax) {
-    HS_OP(few_rows_linear({.dtype = dtype_,
-                           .y_dtype = y.dtype,
-                           .x = data_of(x),
-                           .weight = weight.data,
-                           .bias = floats(bias, weight.out_dim),
-                           .y = y.data,
-                           .n_rows = x.rows,
-                           .out_dim = weight.out_dim,
-                           .in_dim = weight.in_dim,
-                           .x_stride = x.stride,
-                           .y_stride = y.stride,
-                           .epilogue = epilogue,
-                           .accumulate = accumulate},
-                          stream_));
-    return;
+    HS_OP(few_rows_linear(params, stream_));
+  } else {
+    context_.defer(blas_.linear(params));
   }
-  context_.defer(blas_.linear({.dtype = dtype_,
-                               .y_dtype = y.dtype,
-                               .x = data_of(x),
-                               .weight = weight.data,
-                               .bias = floats(bias, weight.out_dim),
-                               .y = y.data,
-                               .n_rows = x.rows,
-                               .out_dim = weight.out_dim,
-                               .in_dim = weight.in_dim,
-                               .x_stride = x.stride,
-                               .y_stride = y.stride,
-                               .epilogue = epilogue,
-                               .accumulate = accumulate}));
+}
+
+NormParams CudaOps::norm_params(const Matrix& x, const Vector& weight, const Vector& bias,
+                                float eps, const Matrix& y) const {
+  HS_CHECK_EQ(x.rows, y.rows);
+  HS_CHECK_EQ(x.cols, y.cols);
+  return {.dtype = dtype_,
+          .x = data_of(x),
+          .weight = floats(weight, x.cols),
+          .bias = floats(bias, x.cols),
+          .y = data_of(y),
+          .n_rows = x.rows,
+          .dim = x.cols,
+          .x_stride = x.stride,
+          .y_stride = y.stride,
+          .eps = eps};
 }
 
 void CudaOps::rms_norm(Matrix x, Vector weight, float eps, Matrix y) {
-  HS_CHECK_EQ(x.rows, y.rows);
-  HS_CHECK_EQ(x.cols, y.cols);
-  if (!begin()) return;
-  HS_OP(cuda::rms_norm({.dtype = dtype_,
-                        .x = data_of(x),
-                        .weight = floats(weight, x.cols),
-                        .y = data_of(y),
-                        .n_rows = x.rows,
-                        .dim = x.cols,
-                        .x_stride = x.stride,
-                        .y_stride = y.stride,
-                        .eps = eps},
-                       stream_));
+  const NormParams params = norm_params(x, weight, {}, eps, y);
+  if (begin()) HS_OP(cuda::rms_norm(params, stream_));
 }
 
 void CudaOps::layer_norm(Matrix x, Vector weight, Vector bias, float eps, Matrix y) {
-  HS_CHECK_EQ(x.rows, y.rows);
-  HS_CHECK_EQ(x.cols, y.cols);
-  if (!begin()) return;
-  HS_OP(cuda::layer_norm({.dtype = dtype_,
-                          .x = data_of(x),
-                          .weight = floats(weight, x.cols),
-                          .bias = floats(bias, x.cols),
-                          .y = data_of(y),
-                          .n_rows = x.rows,
-                          .dim = x.cols,
-                          .x_stride = x.stride,
-                          .y_stride = y.stride,
-                          .eps = eps},
-                         stream_));
+  const NormParams params = norm_params(x, weight, bias, eps, y);
+  if (begin()) HS_OP(cuda::layer_norm(params, stream_));
 }
 
 void CudaOps::silu_mul(Matrix gate_up, Matrix y) {

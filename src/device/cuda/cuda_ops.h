@@ -8,6 +8,7 @@
 #include "device/cuda/blas_lt.h"
 #include "device/cuda/sampling_area.h"
 #include "device/device.h"
+#include "kernels/norm_cuda.h"
 
 namespace hs::cuda {
 
@@ -52,6 +53,8 @@ class CudaOps final : public Ops {
   bool begin();
   void* data_of(const Matrix& m) const;
   void* dense(const Matrix& m) const;
+  NormParams norm_params(const Matrix& x, const Vector& weight, const Vector& bias, float eps,
+                         const Matrix& y) const;
   void decode(Matrix q, const void* kv, const KvLayout& layout, const AttentionBatch& batch,
               float scale, Matrix out);
 
