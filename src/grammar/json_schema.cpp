@@ -7,12 +7,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "grammar/json_parts.h"
 #include "grammar/pattern_parser.h"
+#include "grammar/schema_formats.h"
+#include "grammar/schema_types.h"
 
 namespace hs {
 namespace {
@@ -36,52 +37,13 @@ constexpr std::pair<std::string_view, std::string_view> kOfTypes[] = {
     {"maxItems", "array"},    {"minLength", "string"},        {"maxLength", "string"},
     {"pattern", "string"},    {"format", "string"},           {"minimum", "number"},
     {"maximum", "number"},    {"exclusiveMinimum", "number"}, {"exclusiveMaximum", "number"}};
-constexpr std::string_view kTypes[] = {"object",  "array",   "string", "number",
-                                       "integer", "boolean", "null"};
-// Formats as patterns of RFC 3339, RFC 4122, RFC 2673; email is the form that HTML takes.
-constexpr std::string_view kDate = "\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\\d|3[01])";
-constexpr std::string_view kTime =
-    "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,9})?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)";
-constexpr std::string_view kByte = "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
-
 template <typename List, typename T>
 bool is_among(const List& list, const T& one) {
   return std::ranges::find(list, one) != std::ranges::end(list);
 }
 
-std::optional<std::string> format_pattern(std::string_view format) {
-  if (format == "date") return std::string(kDate);
-  if (format == "time") return std::string(kTime);
-  if (format == "date-time") return fmt::format("{}T{}", kDate, kTime);
-  if (format == "uuid") return "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}";
-  if (format == "ipv4") return fmt::format("{0}\\.{0}\\.{0}\\.{0}", kByte);
-  if (format == "email") {
-    return "[a-zA-Z0-9_%+-]{1,32}(\\.[a-zA-Z0-9_%+-]{1,32}){0,3}"
-           "@[a-zA-Z0-9]([a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?"
-           "(\\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?){1,4}";
-  }
-  return std::nullopt;
-}
-
 std::string join(const std::string& path, std::string_view key) {
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
-}
-
-// What a value of JSON Schema's `type` is.
-std::string_view type_of(const Json& value) {
-  if (value.is_object()) return "object";
-  if (value.is_array()) return "array";
-  if (value.is_string()) return "string";
-  if (value.is_boolean()) return "boolean";
-  if (value.is_null()) return "null";
-  const bool whole =
-      value.is_number_integer() || std::floor(value.get<double>()) == value.get<double>();
-  return whole ? "integer" : "number";
-}
-
-bool is_of_type(const Json& value, std::string_view type) {
-  const std::string_view own = type_of(value);
-  return own == type || (own == "integer" && type == "number");
 }
 
 class SchemaParser {
@@ -235,7 +197,8 @@ class SchemaParser {
     std::vector<Expr> options;
     for (size_t i = 0; i < list.size(); ++i) {
       for (size_t k = 0; !any && k < i; ++k) {
-        if (!exclude_each_other(resolved(list[k]), resolved(list[i])))
+        if (!exclude_each_other(resolved(list[k]), resolved(list[i]),
+                                [this](const Json& one) -> const Json& { return resolved(one); }))
           return unsupported(fmt::format("{}[{}]", at, i),
                              "oneOf whose branches may hold at once (use anyOf)");
       }
@@ -244,62 +207,6 @@ class SchemaParser {
       options.push_back(*option);
     }
     return pool_.either(options);
-  }
-
-  // The types that values of a schema may have; all where it does not say.
-  static std::set<std::string_view> possible_types(const Json& schema) {
-    std::set<std::string_view> types;
-    if (!schema.is_object()) return {std::begin(kTypes), std::end(kTypes)};
-    if (schema.contains("const")) {
-      types.insert(type_of(schema["const"]));
-    } else if (schema.contains("enum") && schema["enum"].is_array()) {
-      for (const Json& one : schema["enum"]) types.insert(type_of(one));
-    } else if (schema.contains("type")) {
-      const Json list = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
-      for (const std::string_view type : kTypes) {
-        if (std::ranges::find(list, Json(std::string(type))) != list.end()) types.insert(type);
-      }
-    } else {
-      types.insert(std::begin(kTypes), std::end(kTypes));
-    }
-    if (types.contains("number")) types.insert("integer");
-    return types;
-  }
-
-  static std::optional<std::vector<Json>> constants_of(const Json& schema) {
-    if (!schema.is_object()) return std::nullopt;
-    if (schema.contains("const")) return std::vector<Json>{schema["const"]};
-    if (!schema.contains("enum") || !schema["enum"].is_array()) return std::nullopt;
-    return std::vector<Json>(schema["enum"].begin(), schema["enum"].end());
-  }
-
-  static bool share_none(const Json& a, const Json& b) {
-    const auto left = constants_of(a), right = constants_of(b);
-    return left && right && std::ranges::none_of(*left, [&](const Json& one) {
-             return std::ranges::find(*right, one) != right->end();
-           });
-  }
-
-  static bool requires_property(const Json& schema, const std::string& name) {
-    return schema.contains("required") && schema["required"].is_array() &&
-           std::ranges::find(schema["required"], Json(name)) != schema["required"].end();
-  }
-
-  bool exclude_each_other(const Json& a, const Json& b) const {
-    const std::set<std::string_view> left = possible_types(a), right = possible_types(b);
-    const bool share_type =
-        std::ranges::any_of(left, [&](std::string_view type) { return right.contains(type); });
-    if (!share_type || share_none(a, b)) return true;
-    if (!a.is_object() || !b.is_object() || left.size() != 1 || !left.contains("object") ||
-        right != left || !a.contains("properties") || !b.contains("properties") ||
-        !a["properties"].is_object() || !b["properties"].is_object())
-      return false;
-    return std::ranges::any_of(a["properties"].items(), [&](const auto& property) {
-      const std::string& name = property.key();
-      return b["properties"].contains(name) && requires_property(a, name) &&
-             requires_property(b, name) &&
-             share_none(resolved(property.value()), resolved(b["properties"][name]));
-    });
   }
 
   // One schema, or objects whose properties are put together.
@@ -349,8 +256,9 @@ class SchemaParser {
     if (schema.contains("type")) {
       const Json list = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
       for (const Json& type : list) {
-        const bool known = type.is_string() &&
-                           is_among(kTypes, std::string_view(type.get_ref<const std::string&>()));
+        const bool known =
+            type.is_string() &&
+            is_among(kSchemaTypes, std::string_view(type.get_ref<const std::string&>()));
         if (!known)
           return wrong(join(path, "type"), "A type must be one of JSON's, or a list of them");
         types.push_back(type.get<std::string>());
