@@ -94,6 +94,11 @@ void apply_mask(const uint32_t* allowed, int64_t vocab, float* copy) {
     const uint32_t bits = allowed[begin / kBits];
     const int64_t n = vocab - begin < kBits ? vocab - begin : kBits;
     if (bits == 0xFFFFFFFFU) continue;
+    // A mask of a JSON text has few words that are neither all ones nor all zeros.
+    if (bits == 0 && n == kBits) {
+      for (int64_t i = 0; i < kBits; i += kLanes) store(copy + begin + i, splat(-__builtin_inff()));
+      continue;
+    }
     for (int64_t i = 0; i < n; ++i) {
       if ((bits >> i & 1U) == 0) copy[begin + i] = -__builtin_inff();
     }
