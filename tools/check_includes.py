@@ -44,7 +44,7 @@ LIBRARIES = {
     r"toml\+\+/.*|toml\.hpp": "src/plan src/app",
     r"pcre2\.h|utf8proc\.h": "src/text",
     r"turbojpeg\.h|jpeglib\.h|spng\.h": "src/media",
-    r"openssl/.*": "src/media src/model src/store src/hub src/app",
+    r"openssl/.*": "src/media src/model src/store src/hub",
     r"curl/.*": "src/fetch",
     r"zlib\.h": "src/http src/media",
     r"cuda_runtime_api\.h|library_types\.h|cuda_emu/.*": "kernels src/device/cuda",

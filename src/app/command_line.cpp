@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "app/command_tree.h"
 #include "app/commands.h"
 #include "app/config.h"
+#include "app/environment.h"
 #include "app/exit_codes.h"
 #include "app/model_commands.h"
 #include "app/plan_options.h"
@@ -315,7 +315,7 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
         "logs, "
         "stats, keys, plan, simulate, doctor, config, completion or version");
 
-  parsed.sources.environment = [](const char* name) { return std::getenv(name); };
+  parsed.sources.environment = process_environment;
   if (!parsed.file.empty()) parsed.sources.file = parsed.file;
   const bool of_store = is_store_command(app);
   const bool reads_log = logs->parsed() || stats->parsed();

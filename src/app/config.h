@@ -73,6 +73,8 @@ struct Config {
     return consumer.empty() && partition == Partition::kModality && steal != StealMode::kOn &&
            tensor_parallel == 1;
   }
+  // Whether requests are logged at all (--log-path none).
+  bool keeps_log() const { return log_path != "none" && log_path != "/dev/null"; }
   double hour_price(DeviceId device) const;
 
   size_t pictures_body_bytes() const;  // a body with all allowed pictures, at their largest

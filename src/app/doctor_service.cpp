@@ -1,7 +1,6 @@
 // What doctor looks at of the installation: settings, model, disk, port, keys, request log, unit.
 #include <fmt/format.h>
 #include <netdb.h>
-#include <openssl/evp.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
@@ -22,6 +21,7 @@
 #include "app/doctor_checks.h"
 #include "app/model_source.h"
 #include "app/served_engine.h"
+#include "hub/digest.h"
 #include "store/api_keys.h"
 #include "store/migrations.h"
 #include "store/stats.h"
@@ -42,24 +42,14 @@ std::string error_text(int number) {
 
 // ---- model
 
+// "" where it cannot be read.
 std::string sha256_of(const fs::path& path) {
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
-                                                                   EVP_MD_CTX_free);
-  std::ifstream file(path, std::ios::binary);
-  if (context == nullptr || !file || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1)
-    return {};
-  std::vector<char> block(size_t{1} << 20);
-  while (file) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    EVP_DigestUpdate(context.get(), block.data(), static_cast<size_t>(file.gcount()));
-  }
-  if (file.bad()) return {};
-  std::array<unsigned char, 32> digest{};
-  unsigned size = 0;
-  EVP_DigestFinal_ex(context.get(), digest.data(), &size);
-  std::string hex;
-  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
-  return hex;
+  Digest digest = Digest::sha256();
+  const Status read = hash_file(path, [&](std::string_view bytes) {
+    digest.update(bytes);
+    return true;
+  });
+  return read ? digest.finish() : std::string();
 }
 
 // {"files":[{"path","bytes"|"size","sha256"}]}: what a download or import left beside the weights.
@@ -279,8 +269,8 @@ void check_model(const Config& given, bool checksums, Findings& out) {
 
 void check_disk(const Config& config, Findings& out) {
   if (!config.model.empty()) check_space("models", config.model, out);
-  const bool has_log = config.log_path != "none" && config.log_path != "/dev/null";
-  check_space("state", fs::path(has_log ? config.log_path : config.keys_path).parent_path(), out);
+  check_space("state",
+              fs::path(config.keeps_log() ? config.log_path : config.keys_path).parent_path(), out);
 }
 
 void check_port(const Config& config, bool serving, Findings& out) {
@@ -340,7 +330,7 @@ void check_keys(const Config& config, Findings& out) {
 
 void check_log(const Config& config, Findings& out) {
   const std::string& path = config.log_path;
-  if (path == "none" || path == "/dev/null") {
+  if (!config.keeps_log()) {
     out.push_back({"log", Health::kOk, "the request log is switched off", ""});
     return;
   }

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
+#include "app/environment.h"
 #include "app/model_source.h"
 #include "base/log.h"
 
@@ -40,7 +40,7 @@ ModelManager::ModelManager(Loop& loop, WorkerPool& workers, const Clock& clock,
       api_(api),
       events_(std::move(events)),
       store_(config.models_dir),
-      endpoint_(hub_endpoint([](const char* name) -> const char* { return std::getenv(name); })),
+      endpoint_(hub_endpoint(process_environment)),
       jobs_(store_, endpoint_, clock),
       wakeup_(loop,
               [this] {

@@ -24,8 +24,6 @@ std::optional<double> sum_of(std::vector<std::unique_ptr<EnergyCounter>>& counte
   return joules;
 }
 
-}  // namespace
-
 Result<std::vector<std::unique_ptr<EnergyCounter>>> open_energy_counters(
     const std::vector<DeviceInfo>& devices) {
   std::vector<std::unique_ptr<EnergyCounter>> counters;
@@ -50,9 +48,12 @@ Result<std::vector<std::unique_ptr<EnergyCounter>>> open_energy_counters(
   return counters;
 }
 
-PowerSampler::PowerSampler(std::vector<std::unique_ptr<EnergyCounter>> counters,
-                           CostAccount& account, const Clock& clock)
-    : counters_(std::move(counters)),
+}  // namespace
+
+PowerSampler::PowerSampler(std::vector<DeviceInfo> devices, bool is_priced, CostAccount& account,
+                           const Clock& clock)
+    : devices_(std::move(devices)),
+      is_priced_(is_priced),
       account_(account),
       clock_(clock),
       thread_([this] { run(); }) {}
@@ -67,12 +68,23 @@ PowerSampler::~PowerSampler() {
 }
 
 void PowerSampler::run() {
-  std::optional<double> before = sum_of(counters_);
+  auto counters = open_energy_counters(devices_);
+  if (counters) return sample(*counters);
+  if (is_priced_) {
+    log_warning("--price-kwh has no effect, requests are logged without energy and cost: {}",
+                counters.error().message);
+  } else {
+    log_info("requests are logged without energy: {}", counters.error().message);
+  }
+}
+
+void PowerSampler::sample(std::vector<std::unique_ptr<EnergyCounter>>& counters) {
+  std::optional<double> before = sum_of(counters);
   int64_t before_us = clock_.now_us();
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kPeriod, [this] { return stopping_; })) {
     lock.unlock();
-    const std::optional<double> now = sum_of(counters_);
+    const std::optional<double> now = sum_of(counters);
     const int64_t now_us = clock_.now_us();
     const double seconds = static_cast<double>(std::max<int64_t>(now_us - before_us, 1)) * 1e-6;
     account_.set_power(now && before ? std::optional((*now - *before) / seconds) : std::nullopt);

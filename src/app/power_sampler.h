@@ -16,16 +16,14 @@
 
 namespace hs {
 
-// A counter for each of the devices (one for all CPU devices). Fails where one of them has none:
-// half of the energy would be no energy. The error says which and why.
-Result<std::vector<std::unique_ptr<EnergyCounter>>> open_energy_counters(
-    const std::vector<DeviceInfo>& devices);
-
-// A thread of its own, as a driver may take its time to answer.
+// A thread of its own, as a driver may take its time to open and to answer. There is a counter for
+// each device (one for all CPU devices), or, where one of them has none, no energy at all: half of
+// it would be none. The log says which and why.
 class PowerSampler {
  public:
-  // `account` and `clock` must outlive the sampler.
-  PowerSampler(std::vector<std::unique_ptr<EnergyCounter>> counters, CostAccount& account,
+  // `account` and `clock` must outlive the sampler. is_priced: energy has a price, so that it is a
+  // pity when it is not known.
+  PowerSampler(std::vector<DeviceInfo> devices, bool is_priced, CostAccount& account,
                const Clock& clock);
   PowerSampler(const PowerSampler&) = delete;
   PowerSampler& operator=(const PowerSampler&) = delete;
@@ -33,8 +31,10 @@ class PowerSampler {
 
  private:
   void run();
+  void sample(std::vector<std::unique_ptr<EnergyCounter>>& counters);
 
-  std::vector<std::unique_ptr<EnergyCounter>> counters_;
+  const std::vector<DeviceInfo> devices_;
+  const bool is_priced_;
   CostAccount& account_;
   const Clock& clock_;
   std::mutex mutex_;

@@ -17,8 +17,8 @@
 #include "api/api_handler.h"
 #include "app/commands.h"
 #include "app/doctor.h"
+#include "app/environment.h"
 #include "app/exit_codes.h"
-#include "app/gpus.h"
 #include "app/key_watch.h"
 #include "app/model_manager.h"
 #include "app/model_source.h"
@@ -56,12 +56,8 @@ bool is_loopback_address(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-bool is_no_log(const std::string& path) {
-  return path == "none" || path == "/dev/null";
-}
-
 Result<std::unique_ptr<RequestLog>> open_log(const Config& config, const Clock& clock) {
-  if (is_no_log(config.log_path)) return nullptr;
+  if (!config.keeps_log()) return nullptr;
   std::error_code error;
   const auto folder = std::filesystem::path(config.log_path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
@@ -115,13 +111,13 @@ class Server {
   const Config& config_;
   const std::map<std::string, SettingValue, std::less<>>& values_;
   SystemClock clock_;
-  ServiceManager manager_{[](const char* name) -> const char* { return std::getenv(name); }};
+  ServiceManager manager_{process_environment};
   Watchdog watchdog_;
   std::string host_;  // listened at
   Loop loop_;
   CostAccount costs_;
   std::unique_ptr<RequestLog> log_;
-  std::unique_ptr<PowerSampler> power_;  // where all devices tell what they draw
+  std::unique_ptr<PowerSampler> power_;
   std::unique_ptr<ModelManager> models_;
   WorkerPool workers_;
   std::unique_ptr<ApiHandler> api_;
@@ -179,7 +175,7 @@ std::vector<SettingInfo> Server::setting_infos() const {
 }
 
 Result<HttpServerOptions> Server::http_options() {
-  const auto inherited = inherited_socket([](const char* name) { return std::getenv(name); });
+  const auto inherited = inherited_socket(process_environment);
   if (!inherited) return std::unexpected(inherited.error());
   HttpServerOptions http;
   http.host = config_.host;
@@ -318,28 +314,14 @@ void Server::begin_costs(const ServedEngine& engine) {
   power_.reset();
   costs_.set_power({});
   std::vector<DeviceInfo> devices;
-  for (const DeviceRoles::Row& row : engine.role_rows) devices.push_back(row.device);
-  if (devices.empty())
-    for (const auto& device : engine.devices) {
-      DeviceInfo info;
-      info.id = device->id();
-      if (const auto gpus = find_gpus(config_.device))
-        for (const DeviceInfo& gpu : gpus->devices)
-          if (gpu.id == info.id) info = gpu;
-      devices.push_back(std::move(info));
-    }
   double hour = 0;
-  for (const DeviceInfo& device : devices) hour += config_.hour_price(device.id);
-  costs_.set_hour_price(hour);
-  auto counters = open_energy_counters(devices);
-  if (counters) {
-    power_ = std::make_unique<PowerSampler>(*std::move(counters), costs_, clock_);
-  } else if (config_.price_kwh > 0) {
-    log_warning("--price-kwh has no effect, requests are logged without energy and cost: {}",
-                counters.error().message);
-  } else {
-    log_info("requests are logged without energy: {}", counters.error().message);
+  for (const DeviceRoles::Row& row : engine.rows) {
+    devices.push_back(row.device);
+    hour += config_.hour_price(row.device.id);
   }
+  costs_.set_hour_price(hour);
+  power_ =
+      std::make_unique<PowerSampler>(std::move(devices), config_.price_kwh > 0, costs_, clock_);
 }
 
 void Server::load_failed(const Error& error) {
@@ -411,9 +393,7 @@ int serve_command(const LoadedConfig& loaded) {
         model ? check_start(config_of(config, *model)) : std::unexpected(model.error());
     if (!good) {
       print_error(good.error());
-      ServiceManager([](const char* name) -> const char* {
-        return std::getenv(name);
-      }).status(good.error().message);
+      ServiceManager(process_environment).status(good.error().message);
       return kExitConfig;
     }
   }

@@ -16,17 +16,16 @@
 namespace hs {
 namespace {
 
-// As the roles say; without roles one device does everything.
 std::vector<ServedDevice> devices_told(const ServedEngine& loaded) {
   std::vector<ServedDevice> told;
-  for (const DeviceRoles::Row& row : loaded.role_rows)
-    told.push_back({to_string(row.device.id),
-                    fmt::format("{}, {:.0f} GiB", row.device.name,
-                                static_cast<double>(row.device.memory_bytes) / (1 << 30)),
-                    row.is_consumer, row.is_datacenter, row.why});
-  if (told.empty())
-    for (const auto& device : loaded.devices)
-      told.push_back({to_string(device->id()), "", true, true, "the only device"});
+  for (const DeviceRoles::Row& row : loaded.rows) {
+    std::string what;
+    if (!loaded.roles.empty())  // what one device alone is, the device itself says
+      what = fmt::format("{}, {:.0f} GiB", row.device.name,
+                         static_cast<double>(row.device.memory_bytes) / (1 << 30));
+    told.push_back(
+        {to_string(row.device.id), std::move(what), row.is_consumer, row.is_datacenter, row.why});
+  }
   return told;
 }
 
@@ -170,6 +169,14 @@ Result<std::unique_ptr<Device>> make_only_device(const Config& config, const Gpu
   return gpus.plugin->make_device({.index = best->id.index});
 }
 
+DeviceInfo info_of(DeviceId id, const Gpus& gpus) {
+  const auto gpu = std::ranges::find(gpus.devices, id, &DeviceInfo::id);
+  if (gpu != gpus.devices.end()) return *gpu;
+  DeviceInfo info;
+  info.id = id;
+  return info;
+}
+
 // Makes the devices and says what is to be loaded on which.
 Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
   const auto gpus = find_usable_gpus(config);
@@ -178,6 +185,8 @@ Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
     auto device = make_only_device(config, *gpus);
     if (!device) return std::unexpected(device.error());
     loaded.devices.push_back(*std::move(device));
+    loaded.rows.push_back(
+        {info_of(loaded.devices.front()->id(), *gpus), true, true, "the only device"});
     return place({}, {loaded.devices.front().get()}, Partition::kColocated, false);
   }
   const auto roles = choose_roles(config, take_inventory(*gpus));
@@ -188,7 +197,7 @@ Result<Placement> make_devices(const Config& config, ServedEngine& loaded) {
   if (!devices) return std::unexpected(devices.error());
   loaded.devices = *std::move(devices);
   loaded.roles = roles_table(config, *roles);
-  loaded.role_rows = roles->rows;
+  loaded.rows = roles->rows;
   const std::vector<Device*> consumer = find_devices(loaded.devices, roles->consumer);
   const std::vector<Device*> datacenter = find_devices(loaded.devices, roles->datacenter);
   if (roles->one_device()) return place({}, datacenter, Partition::kColocated, false);
@@ -225,6 +234,18 @@ std::string describe_cut(const ServedEngine& loaded, const Placement& placement)
       pre ? "before" : "after", n_rows.value_or(0), spec.tower_dim(), dtype_name(dtype),
       bytes(spec.tower_dim()), kWidth, kHeight, pre ? "after" : "before",
       bytes(pre ? spec.dim : spec.feature_dim));
+}
+
+// What the files are read with; without devices no weights are.
+LoadOptions load_options(const Config& config) {
+  LoadOptions options;
+  options.path = config.model;
+  options.dtype = config.dtype;
+  options.block_size = config.block_size;
+  options.max_step_tokens = config.max_num_batched_tokens;
+  options.max_model_len = config.max_model_len;
+  options.max_encode_patches = config.max_encode_patches;
+  return options;
 }
 
 }  // namespace
@@ -350,14 +371,7 @@ Status check_start(const Config& config) {
                                ? row.device.free_bytes
                                : std::min(memory.gpu_bytes, row.device.free_bytes);
   }
-  LoadOptions files;  // no devices: no weights
-  files.path = config.model;
-  files.dtype = config.dtype;
-  files.block_size = config.block_size;
-  files.max_step_tokens = config.max_num_batched_tokens;
-  files.max_model_len = config.max_model_len;
-  files.max_encode_patches = config.max_encode_patches;
-  const auto model = load_model(files);
+  const auto model = load_model(load_options(config));
   if (!model) return std::unexpected(model.error());
   if (Status cut = check_cut(config, model->spec); !cut) return cut;
   const auto max_model_len = resolve_max_model_len(config, model->spec);
@@ -382,13 +396,7 @@ Result<std::unique_ptr<ServedEngine>> load_engine(const Config& config, const Cl
   const auto placement = make_devices(config, *loaded);
   if (!placement) return std::unexpected(placement.error());
 
-  LoadOptions load;
-  load.path = config.model;
-  load.dtype = config.dtype;
-  load.block_size = config.block_size;
-  load.max_step_tokens = config.max_num_batched_tokens;
-  load.max_model_len = config.max_model_len;
-  load.max_encode_patches = config.max_encode_patches;
+  LoadOptions load = load_options(config);
   load.vision_devices = placement->tower_devices;
   load.language_devices = placement->language_devices;
   loaded->pictures_cross = crosses(*placement);

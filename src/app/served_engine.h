@@ -27,8 +27,8 @@ struct ServedEngine {
   // For people: a table of what was chosen and why, and what a picture costs between devices. Empty
   // with one device.
   std::string roles;
-  std::vector<DeviceRoles::Row> role_rows;  // of `roles`
-  bool pictures_cross = false;  // some tower encodes for a language model on another device
+  std::vector<DeviceRoles::Row> rows;  // the devices and what for, also of one alone
+  bool pictures_cross = false;         // some tower encodes for a language model on another device
   double load_s = 0;
 };
 

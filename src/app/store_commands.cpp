@@ -12,6 +12,7 @@
 
 #include "api/models_json.h"
 #include "app/commands.h"
+#include "app/environment.h"
 #include "app/exit_codes.h"
 #include "app/model_commands.h"
 #include "app/model_source.h"
@@ -97,8 +98,7 @@ int pull_command(const Config& config, const ModelsOptions& options) {
   const auto ref = parse_model_ref(options.model);
   if (!ref) return failure(ref.error());
   const ModelStore store(config.models_dir);
-  const HubEndpoint endpoint =
-      hub_endpoint([](const char* name) -> const char* { return std::getenv(name); });
+  const HubEndpoint endpoint = hub_endpoint(process_environment);
   const auto plan = plan_pull(store, endpoint, *ref, is_interrupted);
   if (!plan) return failure(plan.error());
   const MemoryFit fit = fit_memory(config, *plan);
