@@ -119,8 +119,7 @@ constexpr const char* kSteps[] = {
       CREATE VIEW v_daily AS SELECT * FROM usage_daily ORDER BY day DESC, key_name, model;
     )sql",
     // Gaps between tokens, which weights, whose trace, energy and cost. Sums of energy and cost are
-    // of
-    // the requests for which they are known, and NULL where none is.
+    // of the requests for which they are known, and NULL where none is.
     R"sql(
       ALTER TABLE requests ADD COLUMN revision TEXT;
       ALTER TABLE requests ADD COLUMN trace_id TEXT;
