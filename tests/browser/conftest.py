@@ -22,9 +22,7 @@ def server(tmp_path_factory) -> Iterator[Server]:
     """
     folder = tmp_path_factory.mktemp("a-folder-with-a-name-longer-than-most-people-would-choose")
     (folder / "llava").symlink_to(DEMO)
-    running = Server(
-        folder, "--consumer", "cpu:0", "--datacenter", "cpu:1", "--steal", "off", model=folder / "llava"
-    )
+    running = Server(folder, "--consumer", "cpu:0", "--datacenter", "cpu:1", "--steal", "off", model=folder / "llava")
     yield running
     assert running.stop() == 0, "\n".join(running.lines[-30:])
 
