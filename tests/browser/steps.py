@@ -40,11 +40,12 @@ def ask_about(page: Page, picture: str, question: str = WHAT) -> None:
 
 
 def run_on(page: Page, n_tokens: int = 1900) -> None:
-    """The demo model's answers are short: from here on they run on for so many tokens."""
+    """The demo model's answers are short: from here on they run on for so many tokens, as eight choices of which the
+    page shows one, so that even a fast server is still at it when the page is clicked."""
 
     def longer(route):
         body = json.loads(route.request.post_data)
-        route.continue_(post_data=json.dumps({**body, "ignore_eos": True, "max_completion_tokens": n_tokens}))
+        route.continue_(post_data=json.dumps({**body, "ignore_eos": True, "max_completion_tokens": n_tokens, "n": 8}))
 
     page.route("**/v1/chat/completions", longer)
 

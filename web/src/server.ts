@@ -25,7 +25,8 @@ export const version = signal("");
 export const model = signal<ServedModel | null>(null);
 export const takesPictures = computed(() => model.value?.input_modalities.includes("image") ?? true);
 
-async function refresh(): Promise<void> {
+/** Asks the server how it is, now. */
+export async function refresh(): Promise<void> {
   try {
     const alive = await fetch("/health", { cache: "no-store" });
     if (!alive.ok) throw new Error();

@@ -2,7 +2,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import { ApiError } from "../http";
 import { t } from "../i18n";
-import { model } from "../server";
+import { model, refresh } from "../server";
 import { load, save } from "../storage";
 import {
   ask,
@@ -110,6 +110,7 @@ async function answer(): Promise<void> {
   let text = "";
   const shown = framed(() => change(turn.id, { text }));
   try {
+    if (!model.value) await refresh(); // asked before the page had heard of a model
     if (!model.value) throw new ApiError(t("noModel"), 503, "");
     for await (const piece of ask(chatBody(model.value.id, history, sampling.value), controller.signal)) {
       if (piece.text) {
