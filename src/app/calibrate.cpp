@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <barrier>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "device/peer_link.h"
 #include "engine/topology.h"
+#include "kernels/isa.h"
 
 namespace hs {
 namespace {
@@ -357,10 +359,40 @@ class Calibration {
   Profile profile_;
 };
 
+std::string utc_now() {
+  const auto now =
+      std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
+  const auto day = std::chrono::floor<std::chrono::days>(now);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss time(now - day);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                     time.hours().count(), time.minutes().count(), time.seconds().count());
+}
+
+// "AMD EPYC, avx2, 2 device(s)"
+std::string machine(const std::vector<Device*>& devices) {
+  std::string name = "unknown processor";
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (!line.starts_with("model name") || colon == std::string::npos) continue;
+    name = line.substr(colon + 2);
+    break;
+  }
+  std::string told = fmt::format("{}, {}", name, isa_name(cpu_isa()));
+  for (const Device* device : devices) told += fmt::format("; {}", device->description());
+  return told;
+}
+
 }  // namespace
 
 Result<Profile> calibrate(const std::vector<Device*>& devices, const CalibrationOptions& options) {
-  return Calibration(devices, options).run();
+  Result<Profile> profile = Calibration(devices, options).run();
+  if (!profile) return profile;
+  profile->date = utc_now();
+  profile->machine = machine(devices);
+  return profile;
 }
 
 }  // namespace hs

@@ -21,7 +21,6 @@
 
 #include "app/bench_report.h"
 #include "app/calibrate.h"
-#include "base/clock.h"
 #include "bench/tiers_run.h"
 #include "bench/timing.h"
 #include "plan/measured_times.h"
@@ -74,9 +73,7 @@ hs::Profile calibrate(hs::TiersBench& bench, const Options& options) {
   what.kv_blocks = config.kv_blocks;
   what.seconds = options.calibrate_s;
   what.progress = [](const std::string& told) { fmt::print(stderr, "{}\n", told); };
-  hs::Profile profile = must(hs::calibrate(bench.devices(), what));
-  profile.date = fmt::format("unix second {}", hs::SystemClock().unix_ms() / 1000);
-  profile.machine = "as of this bench";
+  const hs::Profile profile = must(hs::calibrate(bench.devices(), what));
   std::ofstream(options.profile) << hs::profile_toml(profile);
   return profile;
 }
