@@ -9,7 +9,7 @@ out=build/bench
 model=$out/llava-tiers
 mkdir -p "$out"
 [ -f "$model/model.safetensors" ] || python3 tests/bench/make_random_llava.py "$model"
-[ $# -gt 0 ] || set -- --calibrate 60 --rounds 3
+[ $# -gt 0 ] || set -- --calibrate 40 --rounds 3
 "$build/tests/hs_bench_truth" "$model" --profile "$out/truth-profile.toml" "$@" | tee "$out/last-truth.txt"
 line="{\"date\": \"$(date -u +%FT%TZ)\", \"commit\": \"$(git rev-parse --short HEAD 2>/dev/null || echo none)\","
 line+=" \"cpu\": \"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)\", \"cores\": $(nproc),"

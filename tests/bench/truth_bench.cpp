@@ -4,10 +4,12 @@
 //   hs_bench_truth MODEL --profile FILE [--calibrate SECONDS] [--rounds N] [--workload N]...
 //   [--each]
 //
-// --calibrate writes the profile first (and, with 0 rounds, that is all); without it the file is
-// read, so that both halves can be run at quiet times. Prints a table and, last, one line of JSON.
+// --calibrate measures the devices anew before each round, so that a machine that changes its pace
+// changes it for both, and writes the profile (with 0 rounds, that is all); without it the file is
+// read. Prints a table of the rounds' medians and, last, one line of JSON.
 // Fails (1) only when something cannot be run: a miss is a number, not a failure.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +52,7 @@ const std::vector<hs::TiersArm> kArms = {
     {"colocated", hs::Partition::kColocated, hs::StealMode::kOff},
 };
 // The first leaves devices idle now and then, the second never.
-const std::vector<Load> kLoads = {{"arriving over 16 s", 16, SIZE_MAX}, {"12 at once", 0, 12}};
+const std::vector<Load> kLoads = {{"arriving over 20 s", 20, SIZE_MAX}, {"12 at once", 0, 12}};
 
 [[noreturn]] void give_up(std::string_view why) {
   fmt::print(stderr, "bench: {}\n", why);
@@ -101,11 +103,10 @@ class Truth {
       card.key = card.name = device.name;
       devices_.emplace_back(shape_, card, std::make_shared<hs::MeasuredTimes>(profile, device));
     }
-    const hs::TrafficOptions what{.seed = 3, .n_bursts = 6, .n_text = 30};
+    const hs::TrafficOptions what{.seed = 3, .n_bursts = 6, .n_text = 45};
     traffic_ = must(hs::make_traffic(bench.any_model(), what));
   }
 
-  size_t n_requests() const { return traffic_.size(); }
   const hs::Arrival& request(size_t index) const { return traffic_[index]; }
 
   Outcome serve(const hs::TiersArm& arm, const Load& load) {
@@ -189,56 +190,93 @@ void print_each(const Truth& truth, const Outcome& served, const Outcome& simula
   }
 }
 
-void run_workloads(Truth& truth, const Options& options, std::string& json) {
+// One workload, a value of each kind a round.
+struct Compared {
+  const hs::TiersArm& arm;
+  const Load& load;
+  std::vector<double> tokens_s = {}, simulated_tokens_s = {}, tokens_off = {};
+  std::vector<double> ttft_ms = {}, simulated_ttft_ms = {}, ttft_off = {};
+  std::vector<double> steals = {}, simulated_steals = {};
+
+  void add(const Outcome& served, const Outcome& simulated) {
+    tokens_s.push_back(served.tokens_s);
+    simulated_tokens_s.push_back(simulated.tokens_s);
+    tokens_off.push_back(off_percent(simulated.tokens_s, served.tokens_s));
+    ttft_ms.push_back(served.ttft_ms);
+    simulated_ttft_ms.push_back(simulated.ttft_ms);
+    ttft_off.push_back(off_percent(simulated.ttft_ms, served.ttft_ms));
+    steals.push_back(served.steals);
+    simulated_steals.push_back(simulated.steals);
+  }
+};
+
+double median(const std::vector<double>& values) {
+  return hs::summarize(values).median;
+}
+
+std::vector<Compared> chosen_workloads(const Options& options) {
+  std::vector<Compared> chosen;
+  size_t number = 0;
+  for (const Load& load : kLoads) {
+    for (const hs::TiersArm& arm : kArms) {
+      const auto& wanted = options.workloads;
+      if (wanted.empty() || std::ranges::find(wanted, number) != wanted.end())
+        chosen.push_back({.arm = arm, .load = load});
+      ++number;
+    }
+  }
+  return chosen;
+}
+
+void print_table(const std::vector<Compared>& all) {
   fmt::print(
       "| workload | load | output tokens/s served | simulated | off | p50 first token served, "
       "ms | simulated | off | stolen served / simulated |\n| --- | --- | --- | --- | --- | "
       "--- | --- | --- | --- |\n");
-  size_t index = 0;
-  for (const Load& load : kLoads) {
-    for (const hs::TiersArm& arm : kArms) {
-      const size_t number = index++;
-      const auto& wanted = options.workloads;
-      if (!wanted.empty() && std::ranges::find(wanted, number) == wanted.end()) continue;
-      std::vector<double> rates;
-      std::vector<double> firsts;
-      std::vector<double> steals;
-      const Outcome simulated = truth.simulate(arm, load);
-      for (int round = 0; round < options.rounds; ++round) {
-        const Outcome one = truth.serve(arm, load);
-        if (options.each) print_each(truth, one, simulated);
-        rates.push_back(one.tokens_s);
-        firsts.push_back(one.ttft_ms);
-        steals.push_back(one.steals);
-      }
-      const double rate = hs::summarize(rates).median;
-      const double first = hs::summarize(firsts).median;
-      const double rate_off = off_percent(simulated.tokens_s, rate);
-      const double first_off = off_percent(simulated.ttft_ms, first);
-      fmt::print("| {} | {} | {:.1f} | {:.1f} | {} | {:.0f} | {:.0f} | {} | {:.0f} / {:.0f} |\n",
-                 arm.name, load.name, rate, simulated.tokens_s, told(rate_off, 10), first,
-                 simulated.ttft_ms, told(first_off, 20), hs::summarize(steals).median,
-                 simulated.steals);
-      std::fflush(stdout);
-      json += fmt::format(
-          "{}{{\"arm\": \"{}\", \"load\": \"{}\", \"tokens_s\": {:.5g}, \"simulated_tokens_s\": "
-          "{:.5g}, \"ttft_p50_ms\": {:.5g}, \"simulated_ttft_p50_ms\": {:.5g}}}",
-          json.empty() ? "" : ", ", arm.name, load.name, rate, simulated.tokens_s, first,
-          simulated.ttft_ms);
-    }
+  for (const Compared& one : all) {
+    fmt::print("| {} | {} | {:.1f} | {:.1f} | {} | {:.0f} | {:.0f} | {} | {:.0f} / {:.0f} |\n",
+               one.arm.name, one.load.name, median(one.tokens_s), median(one.simulated_tokens_s),
+               told(median(one.tokens_off), 10), median(one.ttft_ms), median(one.simulated_ttft_ms),
+               told(median(one.ttft_off), 20), median(one.steals), median(one.simulated_steals));
   }
+}
+
+std::string json(const std::vector<Compared>& all) {
+  std::string text;
+  for (const Compared& one : all) {
+    text += fmt::format(
+        "{}{{\"arm\": \"{}\", \"load\": \"{}\", \"tokens_s\": [{:.5g}], "
+        "\"simulated_tokens_s\": [{:.5g}], \"ttft_p50_ms\": [{:.5g}], "
+        "\"simulated_ttft_p50_ms\": [{:.5g}]}}",
+        text.empty() ? "" : ", ", one.arm.name, one.load.name, fmt::join(one.tokens_s, ", "),
+        fmt::join(one.simulated_tokens_s, ", "), fmt::join(one.ttft_ms, ", "),
+        fmt::join(one.simulated_ttft_ms, ", "));
+  }
+  return text;
 }
 
 int run(const Options& options) {
   hs::TiersBench bench = must(hs::TiersBench::open(options.model, hs::DType::kBF16));
-  const hs::Profile profile = options.calibrate_s > 0 ? calibrate(bench, options) : read(options);
-  Truth truth(bench, options, profile);
-  std::string json;
-  if (options.rounds > 0) run_workloads(truth, options, json);
+  std::vector<Compared> all = chosen_workloads(options);
+  std::vector<double> crowding;
+  for (int round = 0; round < std::max(1, options.rounds); ++round) {
+    const hs::Profile profile = options.calibrate_s > 0 ? calibrate(bench, options) : read(options);
+    crowding.push_back(profile.crowding);
+    if (options.rounds == 0) break;
+    Truth truth(bench, options, profile);
+    for (Compared& one : all) {
+      fmt::print(stderr, "round {} of {}: {}, {}\n", round + 1, options.rounds, one.arm.name,
+                 one.load.name);
+      const Outcome simulated = truth.simulate(one.arm, one.load);
+      const Outcome served = truth.serve(one.arm, one.load);
+      if (options.each) print_each(truth, served, simulated);
+      one.add(served, simulated);
+    }
+  }
+  if (options.rounds > 0) print_table(all);
   fmt::print(
-      "{{\"bench\": \"truth\", \"requests\": {}, \"rounds\": {}, \"crowding\": {:.4f}, "
-      "\"workloads\": [{}]}}\n",
-      truth.n_requests(), options.rounds, profile.crowding, json);
+      "{{\"bench\": \"truth\", \"rounds\": {}, \"crowding\": [{:.4f}], \"workloads\": [{}]}}\n",
+      options.rounds, fmt::join(crowding, ", "), options.rounds > 0 ? json(all) : "");
   return 0;
 }
 
