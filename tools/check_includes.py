@@ -15,7 +15,7 @@ from pathlib import Path
 MAY_INCLUDE = {
     "src/app": "src/api src/http src/plan src/store src/hub src/fetch src/engine src/model src/text "
     "src/media src/loop src/device src/device/cpu kernels src/base",
-    "src/api": "src/http src/loop src/store src/hub src/engine src/model src/grammar src/text "
+    "src/api": "src/http src/loop src/store src/hub src/fetch src/engine src/model src/grammar src/text "
     "src/media src/device kernels src/base",
     "src/http": "src/loop src/base",
     "src/plan": "src/store src/engine src/model src/media src/base",

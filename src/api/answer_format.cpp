@@ -78,12 +78,18 @@ std::string usage_json(const RequestUsage& usage) {
       usage.cached_tokens, usage.image_tokens, usage.prompt_tokens - usage.image_tokens);
 }
 
-std::string timings_json(const RequestTimings& timings, int64_t image_decode_us) {
+std::string timings_json(const RequestTimings& timings, int64_t image_fetch_us,
+                         int64_t image_decode_us) {
   const std::pair<std::string_view, int64_t> stages[] = {
-      {"image_decode_ms", image_decode_us}, {"queue_ms", timings.queue_us},
-      {"encode_ms", timings.encode_us},     {"transfer_ms", timings.transfer_us},
-      {"prefill_ms", timings.prefill_us},   {"first_token_ms", timings.first_token_us},
-      {"decode_ms", timings.decode_us},     {"kv_transfer_ms", timings.kv_transfer_us},
+      {"image_fetch_ms", image_fetch_us},
+      {"image_decode_ms", image_decode_us},
+      {"queue_ms", timings.queue_us},
+      {"encode_ms", timings.encode_us},
+      {"transfer_ms", timings.transfer_us},
+      {"prefill_ms", timings.prefill_us},
+      {"first_token_ms", timings.first_token_us},
+      {"decode_ms", timings.decode_us},
+      {"kv_transfer_ms", timings.kv_transfer_us},
       {"total_ms", timings.total_us},
   };
   std::string out = "{";

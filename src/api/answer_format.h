@@ -57,7 +57,8 @@ void append_logprobs(std::string& out, const Tokenizer& tokenizer,
 std::string usage_json(const RequestUsage& usage);
 // {"queue_ms":...}: the stages that happened; what moved between devices, and transfer_share, its
 // part of the whole time; whether a consumer device answered.
-std::string timings_json(const RequestTimings& timings, int64_t image_decode_us);
+std::string timings_json(const RequestTimings& timings, int64_t image_fetch_us,
+                         int64_t image_decode_us);
 
 // An error event, then "[DONE]", as chat and completions end.
 std::string error_and_done(const Error& error);

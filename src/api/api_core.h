@@ -1,6 +1,7 @@
 // What all requests share: the model, the engine, workers, clock, metrics, log. Loop thread only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +25,7 @@
 namespace hs {
 
 class Exchange;
+class PictureFetcher;
 
 struct ApiCore {
   ApiCore(WorkerPool& with_workers, const Clock& with_clock)
@@ -40,6 +42,7 @@ struct ApiCore {
   // Set once the model is loaded. Workers share the model with the core.
   std::shared_ptr<const ServedModel> model;
   Engine* engine = nullptr;
+  PictureFetcher* pictures = nullptr;  // null: none are fetched
 
   KeyRing keys;
   ServerMetrics metrics;
@@ -49,6 +52,13 @@ struct ApiCore {
 
   // 24 hexadecimal digits.
   std::string new_id();
+
+  // Fetches what remote.wanted names, counts it, and calls `done` on the loop thread with the first
+  // error, its param set. REQUIRES: remote.needs_fetch(), pictures. An error: `done` is never
+  // called. `job` owns remote and body and is what `cancelled` belongs to.
+  Status fetch_pictures(const std::shared_ptr<void>& job, RemotePictures& remote, HeldBody& body,
+                        const std::atomic<bool>& cancelled,
+                        std::move_only_function<void(Status, int64_t bytes)> done);
 };
 
 }  // namespace hs

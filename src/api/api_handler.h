@@ -66,6 +66,9 @@ class ApiHandler final : public HttpHandler {
   void set_no_model(std::optional<Error> error);
   // Answers the routes of models; null: they are 404. Outlives the calls.
   void set_models(ModelAdmin* models);
+  // Fetches what requests name by URL; null: nothing is. Outlives the calls; its policy is that of
+  // the limits.
+  void set_pictures(PictureFetcher* pictures) { core_.pictures = pictures; }
   // The keys of the file, revoked ones too; again whenever it changed. With none ever, no request
   // needs a key.
   void set_keys(const std::vector<ApiKey>& keys);
@@ -122,7 +125,10 @@ class ApiHandler final : public HttpHandler {
   Readiness readiness() const;
   std::string request_id_of(const HttpRequest& request);
   void reply(const Call& call, HttpResponse response) const;
+  struct BodyJob;
   void run_job(Call call, HttpResponse (*answer)(const PreparationInput&));
+  void submit_job(const std::shared_ptr<BodyJob>& job);
+  void fetch_for(const std::shared_ptr<BodyJob>& job);
   void log_refusal(const HttpRequest& head, const std::string& request_id, int status,
                    std::string code);
 

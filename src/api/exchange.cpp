@@ -61,15 +61,17 @@ int32_t count_image_tokens(const Prompt& prompt) {
 
 }  // namespace
 
-// Shared with the worker, which touches only body, streams, result and, to read, the rest.
+// Shared with the worker, which touches only body, streams, result, remote and, to read, the rest.
 struct Exchange::Job {
   Job(std::string text, std::shared_ptr<HeldBodies> bodies)
       : body(std::move(text), std::move(bodies)) {}
 
   HeldBody body;
+  Prepare prepare = nullptr;
   uint64_t drawn_seed = 0;
   std::shared_ptr<const ServedModel> model;
   PreparationLimits limits;
+  RemotePictures remote;
   std::atomic<bool> cancelled = false;
   std::atomic<bool> streams = false;
   PreparedRequest result;
@@ -101,10 +103,6 @@ class Exchange::Part final : public RequestSink {
   const int32_t index_;
   const int32_t first_choice_;
 };
-
-std::string ApiCore::new_id() {
-  return fmt::format("{:016x}{:08x}", random(), static_cast<uint32_t>(random()));
-}
 
 void Exchange::begin(ApiCore& core, HttpRequest request, std::string request_id,
                      std::shared_ptr<ResponseWriter> writer, std::string key_name, KeyTicket ticket,
@@ -138,30 +136,56 @@ void Exchange::start(HttpRequest request, Prepare prepare) {
   row_.revision = model_->spec->revision;
 
   auto job = std::make_shared<Job>(std::move(request.body), core_.bodies);
+  job->prepare = prepare;
   job->drawn_seed = core_.random();
   job->model = model_;
   job->limits = core_.limits;
-  job_ = job;
-  const auto self = shared_from_this();
   writer_->on_client_gone([weak = weak_from_this()] {
     if (const auto exchange = weak.lock()) exchange->client_gone();
   });
-  const Clock& clock = core_.clock;
-  auto submitted = core_.workers.submit(
-      [job, prepare, &clock] {
-        job->result = prepare({job->body, job->drawn_seed, *job->model, job->limits, clock,
-                               job->cancelled, &job->streams});
-      },
-      [self, job](const Status& ran) { self->prepared(*job, ran); });
-  if (!submitted) return answer_error(queue_full());
-  job_id_ = *submitted;
+  if (!submit_job(job)) return answer_error(queue_full());
+  job_ = std::move(job);
   ++core_.n_preparing;
 }
 
-void Exchange::prepared(Job& job, const Status& ran) {
+bool Exchange::submit_job(const std::shared_ptr<Job>& job) {
+  const Clock& clock = core_.clock;
+  auto submitted = core_.workers.submit(
+      [job, &clock] {
+        job->result = job->prepare({job->body, job->drawn_seed, *job->model, job->limits, clock,
+                                    job->cancelled, &job->streams, &job->remote});
+      },
+      [self = shared_from_this(), job](const Status& ran) { self->prepared(job, ran); });
+  if (submitted) job_id_ = *submitted;
+  return submitted.has_value();
+}
+
+void Exchange::prepared(const std::shared_ptr<Job>& job, const Status& ran) {
+  const bool answerable = ran && !finished_ && !gone_ && !cancel_reason_;
+  if (answerable && job->result.status && job->remote.needs_fetch()) return fetch_pictures(job);
+  end_preparation(job->result, ran);
+}
+
+void Exchange::fetch_pictures(const std::shared_ptr<Job>& job) {
+  row_.model = job->result.labels.model.substr(0, kLoggedNameBytesMax);
+  const int64_t begin_us = core_.clock.now_us();
+  const Status begun = core_.fetch_pictures(
+      job, job->remote, job->body, job->cancelled,
+      [self = shared_from_this(), job, begin_us](Status fetched, int64_t bytes) {
+        self->row_.image_fetch_us = self->core_.clock.now_us() - begin_us;
+        self->row_.image_fetch_bytes = bytes;
+        if (fetched && self->submit_job(job)) return;
+        job->result.status = fetched ? std::unexpected(queue_full()) : std::move(fetched);
+        self->end_preparation(job->result, {});
+      });
+  if (begun) return;
+  job->result.status = begun;
+  end_preparation(job->result, {});
+}
+
+void Exchange::end_preparation(PreparedRequest& result, const Status& ran) {
   job_.reset();
   --core_.n_preparing;
-  PreparedRequest& result = job.result;
   row_.model = result.labels.model.substr(0, kLoggedNameBytesMax);  // a client may name anything
   row_.stream = result.stream.stream;
   row_.n_images = result.images.n_images;
@@ -345,7 +369,8 @@ void Exchange::all_done() {
   log_usage(usage_, timings_);
   if (gone_) return finish(kClientGoneStatus, nullptr);
   if (error_) return answer_error(cancel_reason_ ? *cancel_reason_ : *error_);
-  const std::string extra = with_timings_ ? timings_json(timings_, row_.image_decode_us) : "";
+  const std::string extra =
+      with_timings_ ? timings_json(timings_, row_.image_fetch_us, row_.image_decode_us) : "";
   if (stream_.stream)
     end_stream(extra);
   else

@@ -19,7 +19,8 @@
 namespace hs {
 
 // Loop thread only, but for what it hands to a worker. States:
-//   preparing  a worker reads the body, decodes pictures, makes the prompts
+//   preparing  a worker reads the body, decodes pictures, makes the prompts; twice where the body
+//              names pictures by URL, which are fetched meanwhile
 //   running    the engine has them and calls a sink for each
 //   finished   answered, or the client is gone; the log row is written
 // Until the first byte is sent, every failure is an HTTP status; after it, the last events of the
@@ -51,7 +52,10 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
   class Part;  // the sink of one prompt
 
   void start(HttpRequest request, Prepare prepare);
-  void prepared(Job& job, const Status& ran);
+  bool submit_job(const std::shared_ptr<Job>& job);  // false: no worker takes it
+  void prepared(const std::shared_ptr<Job>& job, const Status& ran);
+  void fetch_pictures(const std::shared_ptr<Job>& job);
+  void end_preparation(PreparedRequest& result, const Status& ran);
   void submit(PreparedRequest prepared);
   void client_gone();
   void cancel_work();

@@ -43,13 +43,20 @@ class HeldBody {
   HeldBody& operator=(const HeldBody&) = delete;
 
   std::string_view text() const { return text_; }
+  // Counts n more bytes that belong to the request; false where they have no room any more.
+  bool grow(size_t n) {
+    if (!all_->has_room(n)) return false;
+    counted_ += n;
+    all_->bytes_.fetch_add(n, std::memory_order_relaxed);
+    return true;
+  }
   // Frees the bytes, which whoever reads the body does as soon as it is read.
   void release() { text_ = std::string(); }
 
  private:
   std::string text_;
   std::shared_ptr<HeldBodies> all_;
-  const size_t counted_;
+  size_t counted_;
 };
 
 }  // namespace hs

@@ -42,6 +42,8 @@ constexpr Field kFields[] = {
     {"cached_tokens", &RequestRow::cached_tokens},
     {"completion_tokens", &RequestRow::completion_tokens},
     {"queue_us", &RequestRow::queue_us},
+    {"image_fetch_us", &RequestRow::image_fetch_us},
+    {"image_fetch_bytes", &RequestRow::image_fetch_bytes},
     {"image_decode_us", &RequestRow::image_decode_us},
     {"encode_us", &RequestRow::encode_us},
     {"transfer_us", &RequestRow::transfer_us},

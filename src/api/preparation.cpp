@@ -13,6 +13,7 @@
 #include "api/completion_request.h"
 #include "api/response_answer.h"
 #include "api/response_request.h"
+#include "fetch/url.h"
 
 namespace hs {
 namespace {
@@ -28,14 +29,26 @@ Status check_context(int64_t image_tokens, const ServedModel& model) {
               "context_length_exceeded");
 }
 
+Error with_param(Error error, std::string_view param) {
+  error.param = param;
+  return error;
+}
+
+Result<Image> read_image(const ImageSource& source, const PreparationInput& input) {
+  if (input.remote != nullptr)
+    if (const auto found = input.remote->bytes.find(source.url); found != input.remote->bytes.end())
+      return decode_image(std::as_bytes(std::span(found->second)), input.limits.image);
+  const auto bytes = decode_data_url(source.url, input.limits.image_bytes_max);
+  if (!bytes) return std::unexpected(bytes.error());
+  return decode_image(*bytes, input.limits.image);
+}
+
 // Adds the picture's tokens to `image_tokens`, which are those of the pictures before it.
 Result<std::shared_ptr<const ImagePatches>> prepare_image(const ImageSource& source,
                                                           ImageOptions options,
                                                           const PreparationInput& input,
                                                           int64_t& image_tokens, ImageWork& work) {
-  const auto bytes = decode_data_url(source.url, input.limits.image_bytes_max);
-  if (!bytes) return std::unexpected(bytes.error());
-  const auto image = decode_image(*bytes, input.limits.image);
+  const auto image = read_image(source, input);
   if (!image) return std::unexpected(image.error());
   ++work.n_images;
   work.pixels += int64_t{image->width} * image->height;
@@ -60,11 +73,7 @@ Result<std::vector<std::shared_ptr<const ImagePatches>>> prepare_images(
       return fail(ErrorKind::kCancelled, "The request was cancelled.");
     auto image = prepare_image(source, request.image_options, input, image_tokens, work);
     work.decode_us = input.clock.now_us() - begin_us;
-    if (!image) {
-      Error error = image.error();
-      error.param = source.param;
-      return std::unexpected(std::move(error));
-    }
+    if (!image) return std::unexpected(with_param(image.error(), source.param));
     images.push_back(*std::move(image));
   }
   return images;
@@ -154,7 +163,6 @@ Result<std::shared_ptr<Grammar>> grammar_of(const AnswerForm& form, const Served
 // What every kind of request has in common once its fields have been read.
 Status check_common(const Status& parsed, const SamplingFields& sampling,
                     const PreparationInput& input, PreparedRequest& prepared) {
-  input.body.release();
   if (!parsed) return parsed;
   if (!input.model.has_name(prepared.labels.model))
     return std::unexpected(unknown_model(input.model));
@@ -167,6 +175,10 @@ Status check_common(const Status& parsed, const SamplingFields& sampling,
 
 Status prepare(const PreparationInput& input, ChatRequest& request, std::string_view param,
                PreparedRequest& prepared) {
+  const auto wants = wants_pictures(request, input);
+  if (!wants) return std::unexpected(wants.error());
+  if (*wants) return {};
+  input.body.release();
   auto prompt = build_prompt(request, input, prepared.images);
   if (!prompt) {
     Error error = prompt.error();
@@ -187,6 +199,7 @@ Status prepare(const PreparationInput& input, ChatRequest& request, std::string_
 
 Status prepare(const PreparationInput& input, const CompletionRequest& request,
                PreparedRequest& prepared) {
+  input.body.release();
   const PromptBuilder& prompts = *input.model.prompts;
   const SamplingFields& sampling = request.sampling;
   CompletionShape shape{.n_prompts = static_cast<int32_t>(request.prompts.size()),
@@ -266,7 +279,7 @@ PreparedRequest prepare_response(const PreparationInput& input) {
   prepared.status = check_common(parsed, request.chat.sampling, input, prepared);
   if (!prepared.status) return prepared;
   prepared.status = prepare(input, request.chat, "input", prepared);
-  if (!prepared.status) return prepared;
+  if (!prepared.status || prepared.generate.empty()) return prepared;
   ResponseShape shape = shape_of(request, prepared.labels.metadata_json);
   shape.temperature = prepared.generate.front().temperature;
   shape.top_p = prepared.generate.front().top_p;
@@ -275,6 +288,27 @@ PreparedRequest prepare_response(const PreparationInput& input) {
     return make_response_answer(head, tokenizer, shape);
   };
   return prepared;
+}
+
+Result<bool> wants_pictures(const ChatRequest& request, const PreparationInput& input) {
+  // A model without eyes refuses pictures wherever they are.
+  if (input.remote == nullptr || input.limits.media == nullptr || input.remote->fetched ||
+      !input.model.spec->has_vision)
+    return false;
+  std::vector<RemotePictures::Wanted>& wanted = input.remote->wanted;
+  for (const ImageSource& source : request.images) {
+    if (!is_web_url(source.url)) continue;
+    const auto url = parse_url(source.url);
+    if (!url)
+      return std::unexpected(
+          with_param({ErrorKind::kInvalidArgument, url.error().message, "invalid_image_url", ""},
+                     source.param));
+    if (const Status allowed = input.limits.media->allow_url(*url); !allowed)
+      return std::unexpected(with_param(allowed.error(), source.param));
+    const auto same = [&](const RemotePictures::Wanted& other) { return other.url == source.url; };
+    if (std::ranges::none_of(wanted, same)) wanted.push_back({source.url, source.param});
+  }
+  return !wanted.empty();
 }
 
 Result<Prompt> build_prompt(const ChatRequest& request, const PreparationInput& input,

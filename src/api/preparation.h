@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/chat_request.h"
@@ -16,6 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "fetch/media_policy.h"
 #include "media/image.h"
 
 namespace hs {
@@ -27,6 +30,21 @@ struct PreparationLimits {
   RequestLimits request;
   size_t image_bytes_max = size_t{20} << 20;  // of one picture, compressed
   ImageLimits image;
+  std::shared_ptr<const MediaPolicy> media;  // null: pictures are not fetched
+};
+
+// Pictures of a request that have to be fetched before it can be prepared. Preparation runs twice
+// then: the first time it reads and checks everything that a URL does not hide, and names them.
+struct RemotePictures {
+  struct Wanted {
+    std::string url;
+    std::string param;  // of the first part that names it
+  };
+  std::vector<Wanted> wanted;                             // each URL once
+  std::map<std::string, std::string, std::less<>> bytes;  // by URL, once they are fetched
+  bool fetched = false;
+
+  bool needs_fetch() const { return !wanted.empty() && !fetched; }
 };
 
 // What preparing the pictures took, for the log and metrics.
@@ -60,11 +78,18 @@ struct PreparationInput {
   const std::atomic<bool>& cancelled;  // looked at between pictures
   // Set as soon as the fields are known to be good and ask for a stream; may be null.
   std::atomic<bool>* streams = nullptr;
+  RemotePictures* remote = nullptr;  // null: pictures are not fetched
 };
 
+// When input.remote->needs_fetch() after the call, the pictures come next and then the same call
+// again; what was returned means nothing but its labels, unless its status is an error.
 PreparedRequest prepare_chat(const PreparationInput& input);
 PreparedRequest prepare_completion(const PreparationInput& input);
 PreparedRequest prepare_response(const PreparationInput& input);
+
+// Whether pictures of the request have to be fetched first; then they stand in input.remote.
+// An error: one of them may not be.
+Result<bool> wants_pictures(const ChatRequest& request, const PreparationInput& input);
 
 // The prompt of a request that was read already. Errors name the message and part at fault.
 Result<Prompt> build_prompt(const ChatRequest& request, const PreparationInput& input,

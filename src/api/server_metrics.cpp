@@ -61,10 +61,13 @@ ServerMetrics::ServerMetrics()
       transfer_s_(kStageBuckets),
       kv_transfer_s_(kStageBuckets),
       image_decode_s_(kStageBuckets),
+      image_fetch_s_(kStageBuckets),
       start_unix_s_(
           std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
               .count()) {
   for (const char* reason : {"stop", "length", "abort", "error"}) finished_[reason] = 0;
+  for (const char* outcome : {"ok", "refused", "failed", "too_large", "cancelled"})
+    fetched_[outcome] = 0;
 }
 
 void ServerMetrics::on_http(std::string_view method, std::string_view handler, int status,
@@ -106,6 +109,11 @@ void ServerMetrics::on_images(int64_t n_images, int64_t pixels, double decode_s)
   pixels_ += pixels;
   image_decode_s_.observe(decode_s / static_cast<double>(n_images),
                           static_cast<uint64_t>(n_images));
+}
+
+void ServerMetrics::on_fetched_image(std::string_view outcome, int64_t bytes) {
+  ++fetched_[std::string(outcome)];
+  fetched_bytes_ += bytes;
 }
 
 std::string ServerMetrics::text(const Scrape& scrape) const {
@@ -187,6 +195,14 @@ void ServerMetrics::own_text(MetricsText& out, const Scrape& scrape) const {
          engine.images_encoded);
   histogram(out, "heteroserve_image_decode_seconds", "Decoding and resizing one picture.",
             image_decode_s_);
+  out.family("heteroserve_image_fetches_total", "counter",
+             "Pictures that requests named by URL, by what became of them.");
+  for (const auto& [outcome, count] : fetched_)
+    out.sample(static_cast<double>(count), {{"outcome", outcome}});
+  number(out, "heteroserve_image_fetch_bytes_total", "counter", "Bytes of fetched pictures.",
+         fetched_bytes_);
+  histogram(out, "heteroserve_image_fetch_seconds",
+            "Fetching the pictures of a request, the wait for a place included.", image_fetch_s_);
   histogram(out, "heteroserve_vision_encode_seconds", "Vision tower time of a request.", encode_s_);
   number(out, "heteroserve_steps_total", "counter", "Steps of the language model.", engine.steps);
   number(out, "heteroserve_step_tokens_total", "counter", "Tokens over all steps.",

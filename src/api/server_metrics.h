@@ -33,6 +33,10 @@ class ServerMetrics {
   // n_tokens tokens of one choice came gap_s after the ones before.
   void on_tokens(double gap_s, int64_t n_tokens);
   void on_images(int64_t n_images, int64_t pixels, double decode_s);
+  // A picture by URL; outcome: ok, refused, failed, too_large or cancelled.
+  void on_fetched_image(std::string_view outcome, int64_t bytes);
+  // All pictures by URL of one request, together.
+  void on_fetch(double seconds) { image_fetch_s_.observe(seconds); }
   void on_unknown_fields(int64_t n) { unknown_fields_ += n; }
   void on_refused() { ++refused_; }
 
@@ -63,7 +67,9 @@ class ServerMetrics {
   Histogram first_token_s_, gap_s_, per_token_s_;
   Histogram total_s_, queue_s_, inference_s_, prefill_s_, decode_s_;
   Histogram prompt_tokens_, generation_tokens_, max_tokens_, n_choices_;
-  Histogram encode_s_, transfer_s_, kv_transfer_s_, image_decode_s_;
+  Histogram encode_s_, transfer_s_, kv_transfer_s_, image_decode_s_, image_fetch_s_;
+  std::map<std::string, uint64_t, std::less<>> fetched_;  // pictures by outcome
+  int64_t fetched_bytes_ = 0;
   int64_t images_ = 0;
   int64_t pixels_ = 0;
   int64_t unknown_fields_ = 0;

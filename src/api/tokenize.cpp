@@ -18,15 +18,19 @@ namespace {
 
 using nlohmann::json;
 
+// What an answer is that nobody gets: the pictures are fetched next, and all begins again.
+std::unexpected<Error> not_fetched() {
+  return fail(ErrorKind::kUnavailable, "The pictures are being fetched.");
+}
+
 // The model is optional: there is one.
 void check_model(ObjectReader& body, const ServedModel& model) {
   const std::string* name = body.string("model");
   if (name != nullptr && !model.has_name(*name)) body.fail_with(unknown_model(model));
 }
 
-Result<json> parse_object(HeldBody& body) {
+Result<json> parse_object(const HeldBody& body) {
   auto parsed = parse_json(body.text());
-  body.release();
   if (parsed && !parsed->is_object())
     return fail(ErrorKind::kInvalidArgument, "The body must be a JSON object.", "invalid_type");
   return parsed;
@@ -36,6 +40,10 @@ Result<std::vector<int32_t>> tokens_of_chat(ObjectReader& body, const Preparatio
   ChatRequest request;
   read_chat_prompt(body, input.limits.request, request);
   if (body.failed()) return std::unexpected(body.status().error());
+  const auto wants = wants_pictures(request, input);
+  if (!wants) return std::unexpected(wants.error());
+  if (*wants) return not_fetched();
+  input.body.release();
   ImageWork work;
   auto prompt = build_prompt(request, input, work);
   if (!prompt) return std::unexpected(prompt.error());
@@ -128,6 +136,10 @@ Result<std::string> count(const PreparationInput& input, std::string_view param,
   ChatRequest request;
   read(body, request);
   if (body.failed()) return std::unexpected(body.status().error());
+  const auto wants = wants_pictures(request, input);
+  if (!wants) return std::unexpected(wants.error());
+  if (*wants) return not_fetched();
+  input.body.release();
   ImageWork work;
   const auto prompt = build_prompt(request, input, work);
   if (prompt) return count_json(*prompt);

@@ -1,6 +1,7 @@
 #include "app/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -47,6 +48,19 @@ void add_settings(CLI::App& command, Parsed& parsed) {
     const std::string text = fmt::format("{} [{}] ({}, {})", setting.description,
                                          *setting.default_text == '\0' ? "-" : setting.default_text,
                                          setting.key, setting.environment);
+    if (setting.repeats) {
+      command
+          .add_option_function<std::vector<std::string>>(
+              setting.flag,
+              [&parsed, &setting](const std::vector<std::string>& values) {
+                parsed.sources.flags[setting.flag] = fmt::format("{}", fmt::join(values, ","));
+              },
+              text)
+          ->type_name(setting.value_name)
+          ->expected(1)
+          ->take_all();
+      continue;
+    }
     command
         .add_option_function<std::string>(
             setting.flag,

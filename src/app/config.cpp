@@ -235,6 +235,8 @@ std::vector<std::string> config_warnings(const Config& config) {
         fmt::format("--max-num-batched-tokens {} is below --block-size {}: prompts are read in "
                     "pieces smaller than a block of the KV cache",
                     config.max_num_batched_tokens, config.block_size));
+  if (config.allow_private_media && config.allowed_media_domains.empty())
+    out.emplace_back("--allow-private-media has no effect: --allowed-media-domains names no host");
   if (!config.keeps_log() && (config.price_kwh > 0 || !config.price_device_hour.empty()))
     out.emplace_back("prices have no effect: --log-path none keeps no request");
   if (config.kv_blocks > 0 && config.kv_blocks < config.max_num_seqs)

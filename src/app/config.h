@@ -46,6 +46,9 @@ struct Config {
   int32_t hang_timeout_s = 300;  // of a device at one order; 0 = none
   int32_t images_max = 8;
   int32_t max_image_mib = 20;
+  std::vector<std::string> allowed_media_domains;  // pictures are fetched from; empty = none are
+  bool allow_private_media = false;
+  int32_t media_timeout_s = 10;        // of one picture
   int32_t max_encode_patches = 16384;  // of all pictures in one encode() call
   DeviceChoice device = DeviceChoice::kAuto;
   // Devices of each role, as given (app/device_roles.h reads them); both empty = auto.
@@ -92,6 +95,7 @@ struct Setting {
   const char* description;
   // Reads one value; the error says what is wrong with it, without naming the setting.
   Status (*set)(Config& config, std::string_view value);
+  bool repeats = false;  // a list whose flag may be given several times
 };
 std::span<const Setting> settings();
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "api/api_handler.h"
+#include "api/picture_fetcher.h"
 #include "app/commands.h"
 #include "app/doctor.h"
 #include "app/environment.h"
@@ -113,7 +114,8 @@ class Server {
   SystemClock clock_;
   ServiceManager manager_{process_environment};
   Watchdog watchdog_;
-  std::string host_;  // listened at
+  std::string host_;                          // listened at
+  std::shared_ptr<const MediaPolicy> media_;  // null: no picture is fetched
   Loop loop_;
   CostAccount costs_;
   std::unique_ptr<RequestLog> log_;
@@ -121,6 +123,7 @@ class Server {
   std::unique_ptr<ModelManager> models_;
   WorkerPool workers_;
   std::unique_ptr<ApiHandler> api_;
+  std::unique_ptr<PictureFetcher> pictures_;  // null: none are fetched
   std::unique_ptr<KeyWatch> key_watch_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<SignalWatcher> signals_;
@@ -139,6 +142,7 @@ ApiOptions Server::api_options() {
   ApiOptions options;
   options.limits.request.images_max = config_.images_max;
   options.limits.image_bytes_max = config_.image_bytes_max();
+  options.limits.media = media_;
   options.held_bodies_bytes_max = all_bodies_bytes_max();
   if (!config_.model.empty()) options.served_names = served_names(config_);
   options.loopback_only = is_loopback_address(host_);
@@ -193,12 +197,25 @@ Status Server::start() {
   const auto http = http_options();
   if (!http) return std::unexpected(http.error());
   host_ = http->host;
+  if (!config_.allowed_media_domains.empty()) {
+    auto policy = MediaPolicy::make(config_.allowed_media_domains, config_.allow_private_media);
+    if (!policy) return std::unexpected(policy.error());
+    media_ = std::make_shared<const MediaPolicy>(*std::move(policy));
+  }
   auto log = open_log(config_, clock_);
   if (!log) return std::unexpected(log.error());
   log_ = *std::move(log);
   api_ = std::make_unique<ApiHandler>(loop_, workers_, clock_, api_options());
   models_ = std::make_unique<ModelManager>(loop_, workers_, clock_, config_, *api_, model_events());
   api_->set_models(models_.get());
+  if (media_ != nullptr) {
+    PictureFetcherOptions options;
+    options.policy = media_;
+    options.bytes_max = static_cast<int64_t>(config_.image_bytes_max());
+    options.timeout_ms = int64_t{config_.media_timeout_s} * 1000;
+    pictures_ = std::make_unique<PictureFetcher>(loop_, std::move(options));
+    api_->set_pictures(pictures_.get());
+  }
   key_watch_ =
       std::make_unique<KeyWatch>(workers_, config_.keys_path,
                                  [this](const std::vector<ApiKey>& keys) { api_->set_keys(keys); });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/config.h"
+#include "fetch/media_policy.h"
 
 namespace hs {
 namespace {
@@ -46,6 +47,13 @@ Status set_list(Config& config, std::string_view value) {
   }
   config.*Member = std::move(entries);
   return {};
+}
+
+Status set_media_domains(Config& config, std::string_view value) {
+  const Status set = set_list<&Config::allowed_media_domains>(config, value);
+  if (!set) return set;
+  const auto policy = MediaPolicy::make(config.allowed_media_domains, false);
+  return policy ? Status() : std::unexpected(policy.error());
 }
 
 template <typename Value>
@@ -214,6 +222,19 @@ constexpr Setting kSettings[] = {
      "image=8", "image=N", "Pictures in one conversation", set_images},
     {"--max-image-mib", "images.max_image_mib", "HETEROSERVE_MAX_IMAGE_MIB", "20", "N",
      "Largest picture, compressed", set_integer<&Config::max_image_mib, 1, 1024>},
+    {"--allowed-media-domains", "images.allowed_media_domains", "HETEROSERVE_ALLOWED_MEDIA_DOMAINS",
+     "", "HOSTS",
+     "Hosts that pictures given by http(s) URL are fetched from, separated by commas: example.org, "
+     "*.example.org, example.org:8080, or * for every host; none: pictures are not fetched. May be "
+     "repeated",
+     set_media_domains, true},
+    {"--allow-private-media", "images.allow_private_media", "HETEROSERVE_ALLOW_PRIVATE_MEDIA",
+     "off", "SWITCH",
+     "Those hosts may have private and loopback addresses, too: for a picture host of your own "
+     "network. On or off",
+     set_switch<&Config::allow_private_media>},
+    {"--media-timeout", "images.media_timeout", "HETEROSERVE_MEDIA_TIMEOUT", "10", "SECONDS",
+     "How long fetching one picture may take", set_integer<&Config::media_timeout_s, 1, 600>},
     {"--max-encode-patches", "images.max_encode_patches", "HETEROSERVE_MAX_ENCODE_PATCHES", "16384",
      "N",
      "Patches that a tower for pictures of any size encodes at once; larger pictures are scaled "

@@ -176,14 +176,16 @@ void set(CURL* easy, CURLoption option, Value value) {
   curl_easy_setopt(easy, option, value);
 }
 
+void append(HeaderList& list, const std::string& line) {
+  if (curl_slist* grown = curl_slist_append(list.get(), line.c_str()); grown != nullptr) {
+    static_cast<void>(list.release());
+    list.reset(grown);
+  }
+}
+
 HeaderList headers_of(const FetchRequest& request, bool with_token) {
   HeaderList list;
-  const auto add = [&list](const std::string& line) {
-    if (curl_slist* grown = curl_slist_append(list.get(), line.c_str()); grown != nullptr) {
-      static_cast<void>(list.release());
-      list.reset(grown);
-    }
-  };
+  const auto add = [&list](const std::string& line) { append(list, line); };
   for (const FetchHeader& header : request.headers)
     add(fmt::format("{}: {}", header.name, header.value));
   if (with_token && !request.bearer_token.empty())
@@ -192,6 +194,12 @@ HeaderList headers_of(const FetchRequest& request, bool with_token) {
     add("Content-Type: application/json");
     add("Expect:");
   }
+  return list;
+}
+
+HeaderList list_of(const std::vector<std::string>& lines) {
+  HeaderList list;
+  for (const std::string& line : lines) append(list, line);
   return list;
 }
 
@@ -255,9 +263,11 @@ Status perform(Hop& hop, bool with_token, int64_t total_ms) {
   const Easy easy(curl_easy_init());
   if (easy == nullptr) return fail(ErrorKind::kResourceExhausted, "no memory for the download");
   const HeaderList headers = headers_of(hop.request, with_token);
+  const HeaderList resolve = list_of(hop.request.resolve);
   char detail[CURL_ERROR_SIZE] = "";
   set(easy.get(), CURLOPT_ERRORBUFFER, static_cast<char*>(detail));
   configure(easy.get(), hop, headers.get(), total_ms);
+  if (resolve != nullptr) set(easy.get(), CURLOPT_RESOLVE, resolve.get());
   const CURLcode code = curl_easy_perform(easy.get());
   if (code == CURLE_OK) hop.tell_head();  // an answer without a body
   // One refused address is no error where another was allowed and answered.

@@ -62,6 +62,8 @@ struct FetchRequest {
   std::string bearer_token;  // sent to the origin of `url` alone, whatever redirects say
   FetchLimits limits;
   FetchPolicy policy;
+  // "host:port:address", instead of asking the system for the host's address. The policy sees it.
+  std::vector<std::string> resolve;
   bool use_proxy = true;  // as http_proxy, https_proxy, all_proxy and no_proxy say
   // Looked at about once a second, and with every piece of the body.
   std::function<bool()> cancelled;

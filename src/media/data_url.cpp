@@ -167,7 +167,9 @@ Result<std::vector<std::byte>> decode(std::string_view url, size_t bytes_max) {
   if (!starts_with_any_case(url, "data:")) {
     if (starts_with_any_case(url, "http://") || starts_with_any_case(url, "https://"))
       return invalid_url(
-          fmt::format("Images are not fetched from the web here; send a data URL: {}", kForm));
+          fmt::format("Images are not fetched from the web here; send a data URL: {} (a server "
+                      "fetches them from the hosts of --allowed-media-domains)",
+                      kForm));
     if (starts_with_any_case(url, "file:"))
       return invalid_url(fmt::format("Files are not read here; send a data URL: {}", kForm));
     return invalid_url(fmt::format("The image must be a data URL: {}", kForm));

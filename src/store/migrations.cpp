@@ -168,6 +168,25 @@ constexpr const char* kSteps[] = {
                completion_tokens, round(energy_uj / 3.6e9, 3) AS energy_wh, round(cost_micros / 1e6, 6) AS cost
         FROM usage_daily ORDER BY day DESC, key_name, model;
     )sql",
+    // Pictures that a request names by URL.
+    R"sql(
+      ALTER TABLE requests ADD COLUMN image_fetch_us INTEGER;
+      ALTER TABLE requests ADD COLUMN image_fetch_bytes INTEGER;
+      DROP VIEW v_requests;
+      CREATE VIEW v_requests AS
+        SELECT datetime(ts_ms / 1000, 'unixepoch') AS time_utc, id, key_name, endpoint, model, status, error_code,
+               finish_reason, n_images, prompt_tokens, vision_tokens, cached_tokens, completion_tokens,
+               round(queue_us / 1000.0, 1) AS queue_ms, round(image_fetch_us / 1000.0, 1) AS image_fetch_ms, round(image_decode_us / 1000.0, 1) AS image_decode_ms,
+               round(encode_us / 1000.0, 1) AS encode_ms,
+               round(coalesce(transfer_us + kv_transfer_us, transfer_us, kv_transfer_us) / 1000.0, 3) AS transfer_ms,
+               round(prefill_us / 1000.0, 1) AS prefill_ms, round(first_token_us / 1000.0, 1) AS first_token_ms,
+               round(itl_p50_us / 1000.0, 2) AS itl_p50_ms, round(itl_p99_us / 1000.0, 2) AS itl_p99_ms,
+               round(decode_us / 1000.0, 1) AS decode_ms, round(total_us / 1000.0, 1) AS total_ms,
+               round((completion_tokens - 1) * 1e6 / nullif(decode_us, 0), 1) AS tokens_per_s,
+               transfer_path, stolen, cancelled_by, round(energy_uj / 1e6, 3) AS energy_j,
+               round(cost_micros / 1e6, 6) AS cost, client, trace_id
+        FROM requests ORDER BY ts_ms DESC;
+    )sql",
 };
 
 Result<int64_t> version_of(Database& db) {

@@ -57,6 +57,8 @@ constexpr Column kColumns[] = {
     {"itl_p99_us", &RequestRow::itl_p99_us},
     {"energy_uj", &RequestRow::energy_uj},
     {"cost_micros", &RequestRow::cost_micros},
+    {"image_fetch_us", &RequestRow::image_fetch_us},
+    {"image_fetch_bytes", &RequestRow::image_fetch_bytes},
 };
 
 std::string column_names() {

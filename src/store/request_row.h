@@ -34,6 +34,8 @@ struct RequestRow {
   int64_t cached_tokens = -1;  // of the prompt
   int64_t completion_tokens = -1;
   int64_t queue_us = -1;
+  int64_t image_fetch_us = -1;  // of pictures by URL, the wait for a place included
+  int64_t image_fetch_bytes = -1;
   int64_t image_decode_us = -1;
   int64_t encode_us = -1;
   int64_t transfer_us = -1;

@@ -80,6 +80,27 @@ BOOST_AUTO_TEST_CASE(defaults_are_those_of_the_table) {
   BOOST_TEST(config.log_path == "/home/someone/.local/state/heteroserve/requests.db");
 }
 
+BOOST_AUTO_TEST_CASE(hosts_of_pictures_are_a_list_and_each_is_looked_at) {
+  BOOST_TEST(load()->config.allowed_media_domains.empty());
+  BOOST_TEST(!load()->config.allow_private_media);
+  write("heteroserve.toml",
+        "[images]\nallowed_media_domains = [\"a.test\", \"*.b.test\"]\nmedia_timeout = 3\n");
+  const std::vector<std::string> expected = {"a.test", "*.b.test"};
+  BOOST_TEST(load()->config.allowed_media_domains == expected, boost::test_tools::per_element());
+  BOOST_TEST(load()->config.media_timeout_s == 3);
+  environment["HETEROSERVE_ALLOWED_MEDIA_DOMAINS"] = "c.test:8080";
+  BOOST_TEST(load()->config.allowed_media_domains.at(0) == "c.test:8080");
+  sources.flags["--allowed-media-domains"] = "a.test,http://b.test/x";
+  BOOST_TEST(contains(error(), "--allowed-media-domains"));
+  BOOST_TEST(contains(error(), "'http://b.test/x' is no host"));
+  sources.flags.clear();
+  environment.erase("HETEROSERVE_ALLOWED_MEDIA_DOMAINS");
+  write("heteroserve.toml", "[images]\nallow_private_media = true\n");
+  const auto warnings = config_warnings(load()->config);
+  BOOST_REQUIRE(warnings.size() == 1U);
+  BOOST_TEST(contains(warnings[0], "--allow-private-media has no effect"));
+}
+
 BOOST_AUTO_TEST_CASE(flag_beats_environment_beats_drop_in_beats_file) {
   write("heteroserve.toml",
         "[server]\nport = 1\n[engine]\nmax_queue = 1\nthreads = 1\nblock_size = 1\n");

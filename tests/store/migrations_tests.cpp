@@ -113,6 +113,8 @@ BOOST_AUTO_TEST_CASE(file_of_every_earlier_version_is_upgraded_with_its_rows) {
     BOOST_TEST(rows->back().cost_micros == (version < 4 ? -1 : 42));
     BOOST_TEST(rows->back().revision == (version < 4 ? "" : "0123abcd"));
     BOOST_TEST(rows->back().itl_p99_us == (version < 4 ? -1 : 15'000));
+    BOOST_TEST(rows->back().image_fetch_us == (version < 5 ? -1 : 21'000));
+    BOOST_TEST(rows->back().image_fetch_bytes == (version < 5 ? -1 : 4096));
   }
 }
 

@@ -45,12 +45,13 @@ BOOST_AUTO_TEST_CASE(every_field_survives) {
   full.transfer_path = "peer";
   full.stolen = true;
   int64_t value = 11;
-  for (int64_t* number :
-       {&full.n_images, &full.image_pixels, &full.prompt_tokens, &full.vision_tokens,
-        &full.cached_tokens, &full.completion_tokens, &full.queue_us, &full.image_decode_us,
-        &full.encode_us, &full.transfer_us, &full.prefill_us, &full.first_token_us, &full.decode_us,
-        &full.total_us, &full.bytes_in, &full.bytes_out, &full.transfer_bytes, &full.kv_transfer_us,
-        &full.kv_transfer_bytes})
+  for (int64_t* number : {&full.n_images,          &full.image_pixels,    &full.prompt_tokens,
+                          &full.vision_tokens,     &full.cached_tokens,   &full.completion_tokens,
+                          &full.queue_us,          &full.image_decode_us, &full.encode_us,
+                          &full.transfer_us,       &full.prefill_us,      &full.first_token_us,
+                          &full.decode_us,         &full.total_us,        &full.bytes_in,
+                          &full.bytes_out,         &full.transfer_bytes,  &full.kv_transfer_us,
+                          &full.kv_transfer_bytes, &full.image_fetch_us,  &full.image_fetch_bytes})
     *number = value++;
   RequestRow zeros = full;
   zeros.ts_ms -= 1;

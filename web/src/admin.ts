@@ -98,6 +98,8 @@ export interface LogRow {
   cached_tokens: number | null;
   completion_tokens: number | null;
   queue_us: number | null;
+  image_fetch_us: number | null;
+  image_fetch_bytes: number | null;
   image_decode_us: number | null;
   encode_us: number | null;
   transfer_us: number | null;

@@ -45,6 +45,7 @@ export interface Usage {
 
 /** Milliseconds of each stage, as the server measured them; a stage that did not happen is absent. */
 export interface Timings {
+  image_fetch_ms?: number;
   image_decode_ms?: number;
   queue_ms?: number;
   encode_ms?: number;

@@ -84,6 +84,7 @@ export const en = {
   cutAtLimit: "cut at the token limit",
   stages: "Where the time went",
   stagesHint: "Stages that overlapped are drawn one after another.",
+  stageFetch: "pictures fetched",
   stagePictures: "pictures read",
   stageQueue: "queued",
   stageEncode: "encode",

@@ -86,6 +86,7 @@ export const ko: Record<Word, string> = {
   cutAtLimit: "토큰 한도에서 잘림",
   stages: "단계별 소요 시간",
   stagesHint: "겹친 단계도 차례로 이어 그렸습니다.",
+  stageFetch: "사진 가져오기",
   stagePictures: "사진 읽기",
   stageQueue: "대기",
   stageEncode: "인코딩",

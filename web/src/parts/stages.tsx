@@ -9,6 +9,7 @@ export interface Stage {
 }
 
 interface StageTimes {
+  image_fetch_ms?: number;
   image_decode_ms?: number;
   queue_ms?: number;
   encode_ms?: number;
@@ -20,6 +21,7 @@ interface StageTimes {
 
 export function stagesOf(times: StageTimes): Stage[] {
   const stages: [Word, string, number | undefined][] = [
+    ["stageFetch", "transfer", times.image_fetch_ms],
     ["stagePictures", "prepare", times.image_decode_ms],
     ["stageQueue", "queue", times.queue_ms],
     ["stageEncode", "encode", times.encode_ms],

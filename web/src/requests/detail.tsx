@@ -8,6 +8,7 @@ const ms = (us: number | null) => (us === null ? {} : { at: us / 1000 }).at;
 
 function stageTimes(row: LogRow) {
   const times = {
+    image_fetch_ms: ms(row.image_fetch_us),
     image_decode_ms: ms(row.image_decode_us),
     queue_ms: ms(row.queue_us),
     encode_ms: ms(row.encode_us),
