@@ -332,6 +332,10 @@ class Booted:
         """In the box; it may fail, where the state after it is what counts."""
         subprocess.run([*self.enter, *command], capture_output=True)
 
+    def ask(self, *command: str) -> str:
+        """What a command in the box prints."""
+        return subprocess.run([*self.enter, *command], capture_output=True, text=True).stdout
+
     def end(self) -> None:
         """All that runs in it goes with its first process."""
         if self.enter:
@@ -374,6 +378,12 @@ def check_systemd() -> None:
         serving = until(lambda: booted.show("StatusText").startswith("serving llava"), 60)
         expect(serving, f"under systemd: {booted.show('Result')}, exit {booted.show('ExecMainStatus')}")
         say(f"systemd runs the unit in its sandbox: {booted.show('StatusText')}")
+        told = booted.ask("heteroserve", "doctor", "--as-service", "--json")
+        areas = {each["area"] for each in json.loads(told)["findings"]}
+        expect({"model", "log", "service"} <= areas, f"doctor --as-service: {told}")
+        failed = [each for each in json.loads(told)["findings"] if each["status"] == "FAIL"]
+        expect(not failed, f"doctor --as-service: {failed}")
+        say("doctor finds nothing wrong from inside the sandbox")
         booted.do("bash", "-c", f"kill -STOP {booted.show('MainPID')}")
         expect(until(lambda: booted.show("NRestarts") == "1", 60), "the watchdog did not restart what stood still")
         expect(until(lambda: booted.show("StatusText").startswith("serving"), 60), "it is not back after the watchdog")

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/version.h"
+#include "app/as_service.h"
 #include "app/command_tree.h"
 #include "app/commands.h"
 #include "app/config.h"
@@ -199,6 +200,8 @@ CLI::App* add_doctor(CLI::App& app, Parsed& parsed) {
   doctor->add_flag("--checksums", parsed.doctor.checksums,
                    "Compare the model's files with its manifest; reads all of them");
   doctor->add_flag("--json", parsed.doctor.json, "As JSON");
+  doctor->add_flag("--as-service", parsed.doctor.as_service,
+                   "As the installed service sees it: its user, environment and sandbox (root)");
   add_model(*doctor, parsed);
   add_settings(*doctor, parsed);
   return doctor;
@@ -329,6 +332,12 @@ int run_program(std::span<const std::string> arguments, std::span<const char* co
         "logs, "
         "stats, keys, plan, simulate, doctor, config, completion or version");
 
+  if (doctor->parsed() && parsed.doctor.as_service) {
+    std::vector<std::string> inside(arguments.begin(), arguments.end());
+    std::erase(inside, "--as-service");
+    print_error(run_as_service(inside).error());
+    return kExitFailure;
+  }
   parsed.sources.environment = process_environment;
   if (!parsed.file.empty()) parsed.sources.file = parsed.file;
   const bool of_store = is_store_command(app);

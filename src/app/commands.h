@@ -75,6 +75,7 @@ int stats_command(const Config& config, const StatsOptions& options);
 struct DoctorFlags {
   bool checksums = false;
   bool json = false;
+  bool as_service = false;
 };
 int doctor_command(const Config& config, const DoctorFlags& flags);
 

@@ -20,6 +20,7 @@ struct NvidiaPaths {
   std::filesystem::path dev = "/dev";
   std::filesystem::path proc_version = "/proc/driver/nvidia/version";
   std::filesystem::path pci = "/sys/bus/pci/devices";
+  std::filesystem::path iommu_groups = "/sys/kernel/iommu_groups";
   std::string nvml = "libnvidia-ml.so.1";
   std::string cuda = "libcuda.so.1";
 };

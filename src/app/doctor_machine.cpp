@@ -149,10 +149,11 @@ std::string gpu_text(const NvmlGpu& gpu) {
   const auto mode = [](int value) { return value < 0 ? "?" : value == 0 ? "off" : "on"; };
   return fmt::format(
       "{} ({}), compute capability {}.{}, {} free of {}, PCIe {} x{} (at most {} x{}), persistence "
-      "{}, ECC {}",
+      "{}, ECC {}{}",
       gpu.name, gpu.pci, gpu.cc_major, gpu.cc_minor, size_text(static_cast<double>(gpu.free_bytes)),
       size_text(static_cast<double>(gpu.memory_bytes)), gpu.pcie_generation, gpu.pcie_lanes,
-      gpu.pcie_generation_max, gpu.pcie_lanes_max, mode(gpu.persistence), mode(gpu.ecc));
+      gpu.pcie_generation_max, gpu.pcie_lanes_max, mode(gpu.persistence), mode(gpu.ecc),
+      gpu.power_limit_watts < 0 ? "" : fmt::format(", power limit {} W", gpu.power_limit_watts));
 }
 
 // An idle card may lower its generation, but not its lanes.
@@ -173,7 +174,26 @@ void check_gpus(Nvml& nvml, Findings& out) {
           "enable nvidia-persistenced: the driver takes seconds to wake a card without it";
     }
     out.push_back(std::move(finding));
+    if (gpu.power_limit_watts >= 0 && gpu.power_limit_watts < gpu.power_limit_default_watts)
+      out.push_back({"gpu", Health::kWarn,
+                     fmt::format("{} ({}) is limited to {} of {} W", gpu.name, gpu.pci,
+                                 gpu.power_limit_watts, gpu.power_limit_default_watts),
+                     fmt::format("unless that is meant: `nvidia-smi -i {} -pl {}`", gpu.pci,
+                                 gpu.power_limit_default_watts)});
   }
+}
+
+// An IOMMU that translates stands between cards that copy to each other, and access control sends
+// such copies by way of the processor.
+void check_iommu(const fs::path& groups, int n_cards, Findings& out) {
+  std::error_code error;
+  bool translates = false;
+  for (const auto& group : fs::directory_iterator(groups, error))
+    translates = translates || read_word(group.path() / "type").starts_with("DMA");
+  if (n_cards < 2 || !translates) return;
+  out.push_back({"gpu", Health::kWarn,
+                 "the IOMMU translates what devices copy to each other: that is slow, or fails",
+                 "start Linux with iommu=pt, or switch the IOMMU and ACS off in the firmware"});
 }
 
 struct LinkSpeed {
@@ -311,6 +331,7 @@ void check_nvidia(const NvidiaPaths& paths, Findings& out) {
     return;
   }
   check_nodes(paths.dev, out);
+  check_iommu(paths.iommu_groups, n_cards, out);
   check_library(paths.cuda, out);
   const auto nvml = Nvml::open(paths.nvml);
   if (!nvml) {

@@ -12,8 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -22,6 +22,7 @@
 #include "app/model_source.h"
 #include "app/served_engine.h"
 #include "hub/digest.h"
+#include "hub/manifest.h"
 #include "store/api_keys.h"
 #include "store/migrations.h"
 #include "store/stats.h"
@@ -52,61 +53,43 @@ std::string sha256_of(const fs::path& path) {
   return read ? digest.finish() : std::string();
 }
 
-// {"files":[{"path","bytes"|"size","sha256"}]}: what a download or import left beside the weights.
+// "" where the file is what the manifest says.
+std::string fault_of(const fs::path& folder, const StoredFile& file, bool checksums) {
+  std::error_code error;
+  const auto bytes = fs::file_size(folder / file.path, error);
+  if (error) return fmt::format("{}: {}", file.path, error.message());
+  if (bytes != static_cast<uintmax_t>(file.bytes))
+    return fmt::format("{} has {} bytes instead of {}", file.path, bytes, file.bytes);
+  if (checksums && sha256_of(folder / file.path) != file.sha256)
+    return fmt::format("{} is damaged: its SHA-256 differs", file.path);
+  return {};
+}
+
+// What a pull or an import left beside the weights.
 void check_manifest(const fs::path& folder, bool checksums, Findings& out) {
-  const fs::path path = folder / "manifest.json";
+  const fs::path path = folder / kManifestName;
   std::error_code error;
   if (!fs::exists(path, error)) return;
-  const std::string fix = "fetch the model again";
-  nlohmann::json manifest;
-  if (fs::file_size(path, error) <= kManifestBytesMax)
-    manifest = nlohmann::json::parse(std::ifstream(path), nullptr, false);
-  if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_array()) {
-    out.push_back({"model", Health::kWarn, path.string() + " is no manifest of files", fix});
+  const std::string fix = "fetch or import the model again";
+  std::string text;
+  if (fs::file_size(path, error) <= kManifestBytesMax) {
+    std::ifstream file(path, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  const auto manifest = parse_manifest(text, path.string());
+  if (!manifest) {
+    out.push_back({"model", Health::kWarn, manifest.error().message, fix});
     return;
   }
-  size_t n_checked = 0;
   const size_t n_before = out.size();
-  for (const nlohmann::json& file : manifest["files"]) {
-    const auto text = [&](const char* key) {
-      return file.is_object() && file.contains(key) && file[key].is_string()
-                 ? file[key].get<std::string>()
-                 : std::string();
-    };
-    const fs::path name = text("path");
-    if (name.empty() || name.is_absolute() || name.lexically_normal().begin()->string() == "..") {
-      out.push_back(
-          {"model", Health::kWarn, "manifest.json names a file outside of its folder", fix});
-      continue;
-    }
-    const auto bytes = fs::file_size(folder / name, error);
-    const char* const size_key = file.contains("bytes") ? "bytes" : "size";
-    if (error) {
-      out.push_back(
-          {"model", Health::kFail, fmt::format("{}: {}", name.string(), error.message()), fix});
-      continue;
-    }
-    if (file.contains(size_key) && file[size_key].is_number_unsigned() &&
-        file[size_key].get<uint64_t>() != bytes) {
-      out.push_back({"model", Health::kFail,
-                     fmt::format("{} has {} bytes instead of {}", name.string(), bytes,
-                                 file[size_key].get<uint64_t>()),
-                     fix});
-      continue;
-    }
-    const std::string wanted = text("sha256");
-    if (checksums && !wanted.empty() && sha256_of(folder / name) != wanted) {
-      out.push_back({"model", Health::kFail,
-                     fmt::format("{} is damaged: its SHA-256 differs", name.string()), fix});
-      continue;
-    }
-    ++n_checked;
-  }
-  if (out.size() == n_before)
-    out.push_back({"model", Health::kOk,
-                   fmt::format("{} files as in manifest.json ({})", n_checked,
-                               checksums ? "sizes and SHA-256" : "sizes; --checksums reads them"),
-                   ""});
+  for (const StoredFile& file : manifest->files)
+    if (const std::string fault = fault_of(folder, file, checksums); !fault.empty())
+      out.push_back({"model", Health::kFail, fault, fix});
+  if (out.size() > n_before) return;
+  out.push_back({"model", Health::kOk,
+                 fmt::format("{} files as in {} ({})", manifest->files.size(), kManifestName,
+                             checksums ? "sizes and SHA-256" : "sizes; --checksums reads them"),
+                 ""});
 }
 
 std::string unreadable_fix(const fs::path& folder) {

@@ -49,6 +49,8 @@ struct Functions {
   Code (*lanes_max)(Handle, unsigned*) = nullptr;
   Code (*persistence)(Handle, int*) = nullptr;
   Code (*ecc)(Handle, int*, int*) = nullptr;
+  Code (*power_limit)(Handle, unsigned*) = nullptr;  // milliwatts
+  Code (*power_limit_default)(Handle, unsigned*) = nullptr;
   Code (*energy)(Handle, unsigned long long*) = nullptr;  // millijoules
 };
 
@@ -78,6 +80,8 @@ Functions find_all(void* library) {
   find(library, "nvmlDeviceGetMaxPcieLinkWidth", f.lanes_max);
   find(library, "nvmlDeviceGetPersistenceMode", f.persistence);
   find(library, "nvmlDeviceGetEccMode", f.ecc);
+  find(library, "nvmlDeviceGetPowerManagementLimit", f.power_limit);
+  find(library, "nvmlDeviceGetPowerManagementDefaultLimit", f.power_limit_default);
   find(library, "nvmlDeviceGetTotalEnergyConsumption", f.energy);
   return f;
 }
@@ -172,7 +176,13 @@ class LoadedNvml final : public Nvml {
     int pending = 0;
     if (f_.persistence != nullptr && f_.persistence(gpu, &mode) == kOk) out.persistence = mode;
     if (f_.ecc != nullptr && f_.ecc(gpu, &mode, &pending) == kOk) out.ecc = mode;
+    out.power_limit_watts = watts_of(f_.power_limit, gpu);
+    out.power_limit_default_watts = watts_of(f_.power_limit_default, gpu);
     return out;
+  }
+  static int watts_of(Code (*get)(Handle, unsigned*), Handle gpu) {
+    const int milliwatts = number_of(get, gpu);
+    return milliwatts < 0 ? -1 : milliwatts / 1000;
   }
 
   void* library_;

@@ -27,6 +27,8 @@ struct NvmlGpu {
   int pcie_lanes_max = -1;
   int persistence = -1;  // 1: on
   int ecc = -1;          // 1: on
+  int power_limit_watts = -1;
+  int power_limit_default_watts = -1;
 };
 
 // Any thread; one at a time.

@@ -11,10 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "app/as_service.h"
 #include "app/doctor.h"
 #include "app/doctor_checks.h"
 #include "base/clock.h"
 #include "device/cpu/cpu_devices.h"
+#include "hub/manifest.h"
 #include "store/api_keys.h"
 #include "store/database.h"
 #include "store/request_log.h"
@@ -116,17 +118,31 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_not_there_or_damaged_is_told) {
   found.clear();
   fs::copy(source_dir() + "/models/demo/llava", dir.path() / "model", fs::copy_options::recursive);
   config.model = (dir.path() / "model").string();
-  dir.write("model/manifest.json",
-            R"({"files":[{"path":"config.json","bytes":1},{"path":"../x"},{"path":"none"}]})");
+  const auto write = [&](const std::vector<StoredFile>& files) {
+    dir.write("model/manifest.json",
+              manifest_json({.repo = "org/name",
+                             .source = "https://huggingface.co",
+                             .revision = "main",
+                             .commit = "0123456789abcdef0123456789abcdef01234567",
+                             .architecture = "LlavaForConditionalGeneration",
+                             .installed_ms = 1,
+                             .files = files}));
+  };
+  // The SHA-256 of "abc" (FIPS 180-2).
+  const std::string sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+  write({{"config.json", 1, sum}, {"none", 1, sum}});
   check_model(config, true, found);
   BOOST_TEST(has(of(found, Health::kFail), "config.json has "));
-  BOOST_TEST(has(of(found, Health::kWarn), "outside of its folder"));
+  BOOST_TEST(doctor_text(found).find("none: No such file") != std::string::npos);
+  for (const char* outside : {"../x", "/etc/passwd"}) {
+    found.clear();
+    write({{outside, 1, sum}});
+    check_model(config, true, found);
+    BOOST_TEST(has(of(found, Health::kWarn), "files is missing or wrong"));
+  }
   found.clear();
-  // The SHA-256 of "abc" (FIPS 180-2).
   dir.write("model/abc", "abc");
-  const std::string sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-  dir.write("model/manifest.json",
-            R"({"files":[{"path":"abc","size":3,"sha256":")" + sum + R"("}]})");
+  write({{"abc", 3, sum}});
   check_model(config, true, found);
   BOOST_TEST(has(found.back(), "1 files as in manifest.json (sizes and SHA-256)"),
              found.back().text);
@@ -140,7 +156,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_not_there_or_damaged_is_told) {
   dir.write("model/manifest.json", "[]");
   found.clear();
   check_model(config, true, found);
-  BOOST_TEST(has(of(found, Health::kWarn), "no manifest"));
+  BOOST_TEST(has(of(found, Health::kWarn), "manifest.json"));
 }
 
 BOOST_AUTO_TEST_CASE(a_port_is_free_or_taken) {
@@ -214,6 +230,7 @@ struct NvidiaFixture : DoctorFixture {
     paths = {.dev = dir.path() / "dev",
              .proc_version = dir.path() / "version",
              .pci = dir.path() / "pci",
+             .iommu_groups = dir.path() / "iommu",
              .nvml = "libno-such-nvml.so.1",
              .cuda = "libno-such-cuda.so.1"};
     fs::create_directories(paths.dev);
@@ -260,10 +277,48 @@ BOOST_FIXTURE_TEST_CASE(cards_are_told_with_what_slows_them_down, NvidiaFixture)
   paths.nvml = HS_FAKE_NVML;
   check_nvidia(paths, found);
   const std::string text = doctor_text(found);
-  for (const char* part : {"device nodes open: nvidia-uvm, nvidia0, nvidiactl",
-                           "driver 580.65.06, for CUDA up to 13.0", "Fake RTX 4090",
-                           "PCIe 4 x8 (at most 4 x16)", "fewer PCIe lanes"})
+  for (const char* part :
+       {"device nodes open: nvidia-uvm, nvidia0, nvidiactl",
+        "driver 580.65.06, for CUDA up to 13.0", "Fake RTX 4090", "PCIe 4 x8 (at most 4 x16)",
+        "fewer PCIe lanes", "power limit 300 W", "is limited to 300 of 450 W", "-pl 450"})
     BOOST_TEST(text.find(part) != std::string::npos, part << "\n" << text);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_iommu_between_two_cards_is_told, NvidiaFixture) {
+  add_card();
+  add_nodes();
+  paths.nvml = HS_FAKE_NVML;
+  const auto told = [&] {
+    found.clear();
+    check_nvidia(paths, found);
+    return doctor_text(found).find("iommu=pt") != std::string::npos;
+  };
+  BOOST_TEST(!told());
+  for (const auto& folder : {paths.iommu_groups / "0", paths.pci / "0000:42:00.0"})
+    fs::create_directories(folder);
+  dir.write("iommu/0/type", "DMA\n");
+  BOOST_TEST(!told());  // one card
+  dir.write("pci/0000:42:00.0/vendor", "0x10de\n");
+  dir.write("pci/0000:42:00.0/class", "0x030200\n");
+  BOOST_TEST(told());
+  dir.write("iommu/0/type", "identity\n");
+  BOOST_TEST(!told());
+}
+
+BOOST_AUTO_TEST_CASE(the_services_sandbox_is_what_its_unit_says) {
+  const auto arguments = sandbox_arguments(
+      "# /lib/systemd/system/heteroserve.service\n[Unit]\nAfter=network.target\n[Service]\n"
+      "Type=notify\nUser=heteroserve\nExecStart=/usr/bin/heteroserve serve\nRestartSec=3\n"
+      "WatchdogSec=30\n# said=before\nCapabilityBoundingSet=\nSystemCallFilter=@system-service\n"
+      "SystemCallFilter = ~@privileged \\\n  @mount\nTimeoutStopSec=90\n[Install]\n"
+      "WantedBy=multi-user.target\n# /etc/x.conf\n[Service]\nMemoryDenyWriteExecute=no\n");
+  const std::vector<std::string> expected = {"-p", "User=heteroserve",
+                                             "-p", "CapabilityBoundingSet=",
+                                             "-p", "SystemCallFilter=@system-service",
+                                             "-p", "SystemCallFilter=~@privileged  @mount",
+                                             "-p", "MemoryDenyWriteExecute=no"};
+  BOOST_TEST(arguments == expected, boost::test_tools::per_element());
+  BOOST_TEST(sandbox_arguments("").empty());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -109,6 +109,14 @@ int nvmlDeviceGetPersistenceMode(void*, int* mode) {
   *mode = 0;
   return kOk;
 }
+int nvmlDeviceGetPowerManagementLimit(void*, unsigned* milliwatts) {
+  *milliwatts = 300'000;
+  return kOk;
+}
+int nvmlDeviceGetPowerManagementDefaultLimit(void*, unsigned* milliwatts) {
+  *milliwatts = 450'000;
+  return kOk;
+}
 int nvmlDeviceGetTotalEnergyConsumption(void* handle, unsigned long long* millijoules) {
   if (card(handle).millijoules == 0) return kNotSupported;
   *millijoules = card(handle).millijoules += 2500;
