@@ -6,7 +6,7 @@ ARGS ?=
 PRESET ?= release
 
 .DEFAULT_GOAL := build
-.PHONY: web deb deb-check run build test test-cuda test-cuda-mutants cuda-build cuda-report test-reference bench bench-tiers bench-truth bench-plan bench-full-size lint fmt asan tsan fuzz clean help
+.PHONY: web deb deb-check run build test test-cuda test-cuda-mutants cuda-build cuda-report gpu-check test-reference bench bench-cuda-host bench-tiers bench-truth bench-plan bench-full-size lint fmt asan tsan fuzz clean help
 
 run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
 	build/release/heteroserve serve $(MODEL) $(ARGS)
@@ -35,10 +35,19 @@ test-cuda: cuda-build  ## that, and all kernels and the backend on emulated GPUs
 	@tools/build.sh cuda hs_test_cuda
 	@tests/run.sh build/cuda --cpp-only
 
-test-cuda-mutants: cuda-build  ## plant bugs in the CUDA kernels one by one: the tests must see each (minutes, both cores)
+test-cuda-mutants: cuda-build  ## plant bugs in the CUDA kernels and backend one by one: the tests must see each (minutes, both cores)
 	@packaging/install-deps.sh --test
 	@tools/build.sh cuda hs_test_cuda
 	@python3 tests/cuda/mutants.py build/cuda
+
+gpu-check:  ## measure this machine's GPUs against what they could do; under 8 minutes (docs/performance.md)
+	@packaging/install-deps.sh --test
+	@tests/gpu/run.sh build/cuda
+
+bench-cuda-host:  ## the host's work in a decode step of the CUDA backend, on the emulated runtime without kernels
+	@packaging/install-deps.sh --test
+	@tools/build.sh cuda hs_bench_cuda_host
+	@build/cuda/tests/hs_bench_cuda_host $(ARGS)
 
 test-reference:  ## optional: compare random-weight models with Hugging Face transformers (installs PyTorch)
 	@packaging/install-deps.sh --test

@@ -22,15 +22,13 @@ namespace hs::cuda {
 // Against float64, for values within +-2: within 4e-6 plus one rounding to dtype.
 struct DecodeAttentionParams {
   DType dtype = DType::kBF16;  // of q, out and the cache: kF32, kF16 or kBF16
-  const void* q = nullptr;     // (rows, n_heads * d_head), rows q_stride apart
+  const void* q = nullptr;     // (n_seqs, n_heads * d_head), rows q_stride apart
   const void* kv = nullptr;  // this layer's cache, 16-byte aligned, already holding the new tokens
   KvLayout layout;
   const int32_t* block_tables = nullptr;  // (n_seqs, block_table_stride)
-  const int32_t* context_lens =
-      nullptr;                    // (n_seqs), at most n_chunks_max * chunk_tokens; 0 gives 0
-  const int32_t* rows = nullptr;  // (n_seqs): the row of q and out; null: row i
-  void* out = nullptr;            // (rows, n_heads * d_head), rows out_stride apart
-  int64_t n_seqs = 0;             // at most 65535
+  const int32_t* context_lens = nullptr;  // (n_seqs), <= n_chunks_max * chunk_tokens; 0 gives 0
+  void* out = nullptr;                    // (n_seqs, n_heads * d_head), rows out_stride apart
+  int64_t n_seqs = 0;                     // at most 65535
   int64_t q_stride = 0;
   int64_t out_stride = 0;
   int32_t block_table_stride = 0;

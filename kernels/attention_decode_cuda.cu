@@ -29,8 +29,7 @@ HS_DEVICE float* partial_of(const DecodeAttentionParams& p, int64_t seq, int hea
 
 template <typename T>
 HS_DEVICE T* out_of(const DecodeAttentionParams& p, int64_t seq, int head) {
-  const int64_t row = p.rows != nullptr ? p.rows[seq] : seq;
-  return static_cast<T*>(p.out) + row * p.out_stride + int64_t{head} * p.layout.d_head;
+  return static_cast<T*>(p.out) + seq * p.out_stride + int64_t{head} * p.layout.d_head;
 }
 
 // exp2 of a difference of scores; lowest - lowest counts as lowest.
@@ -116,8 +115,7 @@ HS_DEVICE void merge_streams(Stream<kHeads, kN>& s) {
 template <typename T, int kHeads, int kN>
 HS_DEVICE void load_queries(const DecodeAttentionParams& p, int64_t seq, int first_head,
                             int n_heads, int at, float (&q)[kHeads][kN]) {
-  const int64_t row = p.rows != nullptr ? p.rows[seq] : seq;
-  const T* from = static_cast<const T*>(p.q) + row * p.q_stride;
+  const T* from = static_cast<const T*>(p.q) + seq * p.q_stride;
   HS_UNROLL
   for (int h = 0; h < kHeads; ++h) {
     HS_UNROLL

@@ -1,5 +1,5 @@
-// A product with few rows is bound by reading the weight: each byte is read once, in 16-byte pieces
-// (8 bytes of int8), several steps ahead.
+// A product with few rows is bound by reading the weight: each byte is read once, in 16-byte
+// pieces, several steps ahead.
 //
 // A warp multiplies 16 weight rows with 8 rows of x in mma.m16n8k16, with the weight on the left.
 // The order of the sum over in_dim is free as long as both sides agree: a lane's 8 neighbouring
@@ -37,37 +37,10 @@ HS_DEVICE uint4 load_piece(const T* row, int64_t at, int64_t n, bool there) {
   return {words[0], words[1], words[2], words[3]};
 }
 
-// int8 elements as T: exact.
 template <typename T, bool kWhole>
-HS_DEVICE uint4 load_int8_piece(const int8_t* row, int64_t at, int64_t n) {
-  if (at >= n) return {0, 0, 0, 0};
-  int8_t v[8] = {};
-  if constexpr (kWhole) {
-    const auto pack = *reinterpret_cast<const Pack<int8_t, 8>*>(row + at);
-    HS_UNROLL
-    for (int i = 0; i < 8; ++i) v[i] = pack.v[i];
-  } else {
-    HS_UNROLL
-    for (int i = 0; i < 8; ++i) {
-      if (at + i < n) v[i] = row[at + i];
-    }
-  }
-  uint32_t words[4];
-  HS_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    words[i] = pack_two<T>(static_cast<float>(v[2 * i]), static_cast<float>(v[2 * i + 1]));
-  }
-  return {words[0], words[1], words[2], words[3]};
-}
-
-template <typename T, bool kWhole, bool kInt8>
 HS_DEVICE uint4 load_weight(const LinearParams& p, int64_t row, int64_t at) {
   const int64_t index = (row < p.out_dim ? row : p.out_dim - 1) * p.in_dim;
-  if constexpr (kInt8) {
-    return load_int8_piece<T, kWhole>(static_cast<const int8_t*>(p.weight) + index, at, p.in_dim);
-  } else {
-    return load_piece<T, kWhole, true>(static_cast<const T*>(p.weight) + index, at, p.in_dim, true);
-  }
+  return load_piece<T, kWhole, true>(static_cast<const T*>(p.weight) + index, at, p.in_dim, true);
 }
 
 // Sums of the block's warps: (kWarps, row of x, output).
@@ -87,7 +60,6 @@ HS_DEVICE void finish(const LinearParams& p, float* area) {
     float sum = 0;
     HS_UNROLL
     for (int w = 0; w < kWarps; ++w) sum += sum_at<kOut, kRows>(area, w, row, i % kOutputs);
-    if (p.scales != nullptr) sum *= p.scales[out];
     if (p.bias != nullptr) sum += p.bias[out];
     sum = activate(sum, p.epilogue);
     const int64_t at = row * p.y_stride + out;
@@ -102,7 +74,7 @@ HS_DEVICE void finish(const LinearParams& p, float* area) {
 }
 
 // kOut * 16 outputs a block, kRows * 8 rows of x.
-template <typename T, int kOut, int kRows, bool kWhole, bool kInt8>
+template <typename T, int kOut, int kRows, bool kWhole>
 __global__ void __launch_bounds__(kThreads) few_rows_kernel(LinearParams p) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -120,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) few_rows_kernel(LinearParams p) {
       for (int o = 0; o < kOut; ++o) {
         HS_UNROLL
         for (int i = 0; i < 2; ++i) {
-          w[a][o][i] = load_weight<T, kWhole, kInt8>(p, first_out + o * kOutTile + i * 8, at);
+          w[a][o][i] = load_weight<T, kWhole>(p, first_out + o * kOutTile + i * 8, at);
         }
       }
       HS_UNROLL
@@ -162,21 +134,21 @@ __global__ void __launch_bounds__(kThreads) few_rows_kernel(LinearParams p) {
 }
 
 // kOut is 2 where a block's rows of x take as many loads as its weights.
-template <typename T, int kOut, int kRows, bool kInt8>
+template <typename T, int kOut, int kRows>
 cudaError_t launch_rows(const LinearParams& p, bool whole, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(div_up(p.out_dim, kOut * kOutTile)));
   constexpr size_t kShared = size_t{kWarps} * kOut * kOutTile * kRows * kRowTile * sizeof(float);
-  return launch(whole ? few_rows_kernel<T, kOut, kRows, true, kInt8>
-                      : few_rows_kernel<T, kOut, kRows, false, kInt8>,
-                grid, kThreads, kShared, stream, p);
+  return launch(
+      whole ? few_rows_kernel<T, kOut, kRows, true> : few_rows_kernel<T, kOut, kRows, false>, grid,
+      kThreads, kShared, stream, p);
 }
 
-template <typename T, bool kInt8>
+template <typename T>
 cudaError_t with_rows(const LinearParams& p, cudaStream_t stream) {
   const bool whole =
       p.in_dim % 8 == 0 && in_16_bytes(p.x, p.x_stride, sizeof(T)) && in_16_bytes(p.weight, 0, 1);
-  return p.n_rows <= kRowTile ? launch_rows<T, 1, 1, kInt8>(p, whole, stream)
-                              : launch_rows<T, 2, 2, kInt8>(p, whole, stream);
+  return p.n_rows <= kRowTile ? launch_rows<T, 1, 1>(p, whole, stream)
+                              : launch_rows<T, 2, 2>(p, whole, stream);
 }
 
 }  // namespace
@@ -189,8 +161,7 @@ cudaError_t few_rows_linear(const LinearParams& p, cudaStream_t stream) {
   }
   return with_half_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (p.n_rows == 0) return cudaSuccess;
-    return p.scales != nullptr ? with_rows<T, true>(p, stream) : with_rows<T, false>(p, stream);
+    return p.n_rows == 0 ? cudaSuccess : with_rows<T>(p, stream);
   });
 }
 

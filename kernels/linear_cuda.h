@@ -22,12 +22,9 @@ struct LinearParams {
   DType dtype = DType::kBF16;    // of x: kF16 or kBF16
   DType y_dtype = DType::kBF16;  // the same, or kF32 (logits)
   const void* x = nullptr;       // (n_rows, in_dim), rows x_stride apart
-  // (out_dim, in_dim) row-major, of x's dtype; or, with scales, int8: element (o, i) stands for
-  // weight[o][i] * scales[o].
-  const void* weight = nullptr;
-  const float* scales = nullptr;  // (out_dim) or null
-  const float* bias = nullptr;    // (out_dim) or null
-  void* y = nullptr;              // (n_rows, out_dim), rows y_stride apart; must not overlap x
+  const void* weight = nullptr;  // (out_dim, in_dim) row-major, of x's dtype
+  const float* bias = nullptr;   // (out_dim) or null
+  void* y = nullptr;             // (n_rows, out_dim), rows y_stride apart; must not overlap x
   int64_t n_rows = 0;
   int64_t out_dim = 0;
   int64_t in_dim = 0;

@@ -12,23 +12,13 @@ constexpr int kThreadsMax = 1024;
 // Elements (i * blockDim + thread) * kN .. + kN - 1 are held[i]. Beyond the row: zeros.
 template <typename T, int kN, int kHeld>
 HS_DEVICE void load_row(const NormParams& p, float (&held)[kHeld][kN]) {
-  const int64_t row = blockIdx.x;
-  const T* x = static_cast<const T*>(p.x) + row * p.x_stride;
-  const T* residual = static_cast<const T*>(p.residual) + row * p.residual_stride;
-  T* sum = static_cast<T*>(p.sum) + row * p.residual_stride;
+  const T* x = static_cast<const T*>(p.x) + int64_t{blockIdx.x} * p.x_stride;
   HS_UNROLL
   for (int i = 0; i < kHeld; ++i) {
     const int64_t at = (int64_t{i} * blockDim.x + threadIdx.x) * kN;
     HS_UNROLL
     for (int j = 0; j < kN; ++j) held[i][j] = 0;
-    if (at >= p.dim) continue;
-    load_floats<T>(x + at, held[i]);
-    if (p.residual == nullptr) continue;
-    float more[kN];
-    load_floats<T>(residual + at, more);
-    HS_UNROLL
-    for (int j = 0; j < kN; ++j) held[i][j] = to_float(from_float<T>(held[i][j] + more[j]));
-    store_floats<T>(sum + at, held[i]);
+    if (at < p.dim) load_floats<T>(x + at, held[i]);
   }
 }
 
@@ -95,17 +85,14 @@ cudaError_t launch_norm(const NormParams& p, cudaStream_t stream) {
 
 template <bool kLayer>
 cudaError_t norm(const NormParams& p, cudaStream_t stream) {
-  if (p.n_rows < 0 || p.n_rows > INT32_MAX || p.dim <= 0 || p.weight == nullptr ||
-      (p.residual == nullptr) != (p.sum == nullptr)) {
+  if (p.n_rows < 0 || p.n_rows > INT32_MAX || p.dim <= 0 || p.weight == nullptr) {
     return cudaErrorInvalidValue;
   }
   if (p.n_rows == 0) return cudaSuccess;
   return with_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
     const bool whole = p.dim % kPerAccess<T> == 0 && in_16_bytes(p.x, p.x_stride, sizeof(T)) &&
-                       in_16_bytes(p.y, p.y_stride, sizeof(T)) &&
-                       in_16_bytes(p.residual, p.residual_stride, sizeof(T)) &&
-                       in_16_bytes(p.sum, p.residual_stride, sizeof(T));
+                       in_16_bytes(p.y, p.y_stride, sizeof(T));
     return whole ? launch_norm<T, kPerAccess<T>, kLayer>(p, stream)
                  : launch_norm<T, 1, kLayer>(p, stream);
   });

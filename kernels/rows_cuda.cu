@@ -35,16 +35,6 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(GatherRowsParams p) {
 }
 
 template <typename T, int kN>
-__global__ void __launch_bounds__(kThreads) scatter_kernel(ScatterRowsParams p) {
-  const int64_t at = my_column<kN>(), row = p.index[blockIdx.x];
-  if (at >= p.dim || row < 0) return;
-  using Piece = Pack<T, kN>;
-  const T* from = static_cast<const T*>(p.x) + int64_t{blockIdx.x} * p.x_stride + at;
-  T* to = static_cast<T*>(p.y) + row * p.y_stride + at;
-  *reinterpret_cast<Piece*>(to) = *reinterpret_cast<const Piece*>(from);
-}
-
-template <typename T, int kN>
 __global__ void __launch_bounds__(kThreads) add_kernel(AddRowsParams p) {
   const int64_t at = my_column<kN>();
   if (at >= p.dim) return;
@@ -85,16 +75,6 @@ dim3 grid_for(int64_t n_rows, int64_t dim, int per_thread) {
               static_cast<unsigned>(div_up(dim, int64_t{kThreads} * per_thread)));
 }
 
-// Gathers and scatters differ in the kernel alone.
-template <typename Params, typename Whole, typename Single>
-cudaError_t move_rows(const Params& p, int per_access, size_t element_bytes, Whole whole_kernel,
-                      Single single_kernel, cudaStream_t stream) {
-  const bool whole = p.dim % per_access == 0 && in_16_bytes(p.x, p.x_stride, element_bytes) &&
-                     in_16_bytes(p.y, p.y_stride, element_bytes);
-  return launch(whole ? whole_kernel : single_kernel,
-                grid_for(p.n_rows, p.dim, whole ? per_access : 1), kThreads, 0, stream, p);
-}
-
 }  // namespace
 
 cudaError_t embed(const EmbedParams& params, cudaStream_t stream) {
@@ -115,22 +95,16 @@ cudaError_t embed(const EmbedParams& params, cudaStream_t stream) {
 }
 
 cudaError_t gather_rows(const GatherRowsParams& params, cudaStream_t stream) {
-  if (!valid(params.n_rows, params.dim)) return cudaErrorInvalidValue;
-  if (params.n_rows == 0) return cudaSuccess;
-  return with_type(params.dtype, [&](auto zero) {
+  const GatherRowsParams& p = params;
+  if (!valid(p.n_rows, p.dim)) return cudaErrorInvalidValue;
+  if (p.n_rows == 0) return cudaSuccess;
+  return with_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return move_rows(params, kPerAccess<T>, sizeof(T), gather_kernel<T, kPerAccess<T>>,
-                     gather_kernel<T, 1>, stream);
-  });
-}
-
-cudaError_t scatter_rows(const ScatterRowsParams& params, cudaStream_t stream) {
-  if (!valid(params.n_rows, params.dim)) return cudaErrorInvalidValue;
-  if (params.n_rows == 0) return cudaSuccess;
-  return with_type(params.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    return move_rows(params, kPerAccess<T>, sizeof(T), scatter_kernel<T, kPerAccess<T>>,
-                     scatter_kernel<T, 1>, stream);
+    constexpr int kN = kPerAccess<T>;
+    const bool whole = p.dim % kN == 0 && in_16_bytes(p.x, p.x_stride, sizeof(T)) &&
+                       in_16_bytes(p.y, p.y_stride, sizeof(T));
+    return launch(whole ? gather_kernel<T, kN> : gather_kernel<T, 1>,
+                  grid_for(p.n_rows, p.dim, whole ? kN : 1), kThreads, 0, stream, p);
   });
 }
 

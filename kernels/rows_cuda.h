@@ -1,5 +1,5 @@
-// Moving and adding rows on a GPU (kernels/rows.h): token embeddings, gathers, image rows, position
-// embeddings. Moves are exact; a sum is rounded to dtype once.
+// Moving and adding rows on a GPU (kernels/rows.h): token embeddings, gathers, position embeddings,
+// sums of parts. Moves are exact; a sum is rounded to dtype once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -37,20 +37,6 @@ struct GatherRowsParams {
   int64_t y_stride = 0;
 };
 cudaError_t gather_rows(const GatherRowsParams& params, cudaStream_t stream);
-
-// y[index[i]] = x[i]; an index of -1 drops row i. Each other index once. Puts image rows among the
-// embedded tokens.
-struct ScatterRowsParams {
-  DType dtype = DType::kBF16;
-  const void* x = nullptr;         // (n_rows, dim), rows x_stride apart
-  const int32_t* index = nullptr;  // (n_rows)
-  void* y = nullptr;               // rows y_stride apart
-  int64_t n_rows = 0;
-  int64_t dim = 0;
-  int64_t x_stride = 0;  // in elements
-  int64_t y_stride = 0;
-};
-cudaError_t scatter_rows(const ScatterRowsParams& params, cudaStream_t stream);
 
 // y[i] += table[i % period].
 struct AddRowsParams {

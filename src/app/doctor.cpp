@@ -74,10 +74,12 @@ std::vector<Finding> examine(const Config& config, const DoctorOptions& options)
   part("cpu", [&] { check_cpu(config, found); });
   part("memory", [&] { check_memory(found); });
   part("gpu", [&] { check_nvidia({}, found); });
-  part("gpu", [&] { check_backend(config, found); });
+  Result<Gpus> gpus;
+  part("gpu", [&] { gpus = find_gpus(config.device); });
+  part("gpu", [&] { check_backend(config, gpus, found); });
   part("settings", [&] { check_settings(config, found); });
   part("model", [&] { check_model(config, options.checksums, found); });
-  part("links", [&] { check_links(config, found); });
+  part("links", [&] { check_links(config, gpus, found); });
   part("disk", [&] { check_disk(config, found); });
   part("port", [&] { check_port(config, options.serving, found); });
   part("keys", [&] { check_keys(config, found); });

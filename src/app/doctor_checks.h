@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/doctor.h"
+#include "app/gpus.h"
 
 namespace hs {
 
@@ -25,8 +26,9 @@ struct NvidiaPaths {
   std::string cuda = "libcuda.so.1";
 };
 void check_nvidia(const NvidiaPaths& paths, Findings& out);
-void check_backend(const Config& config, Findings& out);
-void check_links(const Config& config, Findings& out);
+// `gpus`: what find_gpus() says.
+void check_backend(const Config& config, const Result<Gpus>& gpus, Findings& out);
+void check_links(const Config& config, const Result<Gpus>& gpus, Findings& out);
 void check_model(const Config& config, bool checksums, Findings& out);
 void check_disk(const Config& config, Findings& out);
 void check_port(const Config& config, bool serving, Findings& out);

@@ -344,8 +344,7 @@ void check_nvidia(const NvidiaPaths& paths, Findings& out) {
   check_gpus(**nvml, out);
 }
 
-void check_backend(const Config& config, Findings& out) {
-  const auto gpus = find_gpus(config.device);
+void check_backend(const Config& config, const Result<Gpus>& gpus, Findings& out) {
   const std::string fix =
       "install the CUDA plug-in (package heteroserve-cuda) and what it asks for, or "
       "set --device cpu";
@@ -362,12 +361,11 @@ void check_backend(const Config& config, Findings& out) {
     out.push_back({"gpu", Health::kWarn, "no GPU is used: " + gpus->why_none, fix});
 }
 
-void check_links(const Config& config, Findings& out) {
+void check_links(const Config& config, const Result<Gpus>& gpus, Findings& out) {
   if (config.is_plain()) {
     out.push_back({"links", Health::kOk, "one device: nothing is copied between devices", ""});
     return;
   }
-  const auto gpus = find_gpus(config.device);
   const auto roles = gpus ? choose_roles(config, take_inventory(*gpus))
                           : Result<DeviceRoles>(std::unexpected(gpus.error()));
   const Status sensible = roles ? check_roles(config, *roles) : std::unexpected(roles.error());

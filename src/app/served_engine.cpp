@@ -155,6 +155,9 @@ Result<Gpus> find_usable_gpus(const Config& config) {
   if (gpus && !gpus->devices.empty() && config.dtype == DType::kF32)
     return fail(ErrorKind::kUnsupported,
                 "--dtype float32 does not run on a GPU: use bfloat16, or --device cpu");
+  if (gpus && gpus->devices.empty() && config.dtype == DType::kF16)
+    return fail(ErrorKind::kUnsupported,
+                "--dtype float16 runs on a GPU only: use bfloat16 or float32");
   return gpus;
 }
 
@@ -166,7 +169,7 @@ Result<std::unique_ptr<Device>> make_only_device(const Config& config, const Gpu
     return make_cpu_device({.index = 0, .threads = config.threads, .cores = {}});
   }
   const auto best = std::ranges::max_element(gpus.devices, {}, &DeviceInfo::bandwidth_gbs);
-  return gpus.plugin->make_device({.index = best->id.index});
+  return gpus.plugin->make_device({.index = best->id.index, .dtype = config.dtype});
 }
 
 DeviceInfo info_of(DeviceId id, const Gpus& gpus) {
@@ -338,7 +341,7 @@ Result<std::vector<std::unique_ptr<Device>>> make_role_devices(
       cpu_indices.push_back(id.index);
       continue;
     }
-    auto device = gpus.plugin->make_device({.index = id.index});
+    auto device = gpus.plugin->make_device({.index = id.index, .dtype = config.dtype});
     if (!device) return std::unexpected(device.error());
     devices.push_back(*std::move(device));
   }
@@ -348,6 +351,11 @@ Result<std::vector<std::unique_ptr<Device>>> make_role_devices(
                             "GPUs or CPU devices alone",
                             to_string(devices.front()->id()), cpu_indices.front()));
   if (!devices.empty()) return devices;
+  if (config.dtype == DType::kF16)
+    return fail(ErrorKind::kUnsupported,
+                fmt::format("--dtype float16 runs on a GPU only, not on cpu:{}: use bfloat16 or "
+                            "float32",
+                            cpu_indices.front()));
   std::ranges::sort(cpu_indices);
   return make_cpu_devices(cpu_indices, {.index = 0, .threads = config.threads, .cores = {}});
 }

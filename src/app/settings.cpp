@@ -159,10 +159,12 @@ Status set_price_device_hour(Config& config, std::string_view value) {
 Status set_dtype(Config& config, std::string_view value) {
   if (value == "auto" || value == "bfloat16")
     config.dtype = DType::kBF16;
+  else if (value == "float16" || value == "half")
+    config.dtype = DType::kF16;
   else if (value == "float32" || value == "float")
     config.dtype = DType::kF32;
   else
-    return invalid("must be auto, bfloat16 or float32");
+    return invalid("must be auto, bfloat16, float16 or float32");
   return {};
 }
 
@@ -204,7 +206,8 @@ constexpr Setting kSettings[] = {
      "Names clients may use, separated by commas; default: the directory's name",
      set_list<&Config::served_model_names>},
     {"--dtype", "model.dtype", "HETEROSERVE_DTYPE", "auto", "TYPE",
-     "How weights and KV cache are stored: auto, bfloat16 or float32", set_dtype},
+     "How weights and KV cache are stored: auto, bfloat16, float16 (on GPUs) or float32 (on CPUs)",
+     set_dtype},
     {"--max-model-len", "model.max_model_len", "HETEROSERVE_MAX_MODEL_LEN", "0", "N",
      "Tokens of prompt and answer together; 0: what the model has",
      set_integer<&Config::max_model_len, 0, 100 * kMany>},

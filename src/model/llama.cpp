@@ -157,7 +157,7 @@ Status Llama::allocate_kv(int64_t n_blocks) {
   // What was recorded has the old cache's addresses. Ranks wait for each other inside a step.
   recorder_.reset();
   if (group_ == nullptr) recorder_ = device_->make_recorder();
-  return {};
+  return recorder_ == nullptr ? Status{} : record_steps();
 }
 
 KvView Llama::kv() const {
@@ -206,26 +206,56 @@ Status Llama::logits(const LanguageStep& step, std::vector<float>& logits) {
 }
 
 // What a recorded step depends on are its rows and the width of its tables: they fix the places of
-// all inputs. Widths are powers of two, so that there are few.
-Result<std::optional<Matrix>> Llama::replay(const LanguageStep& step) {
-  if (recorder_ == nullptr || !is_plain_decode(step)) return std::nullopt;
-  const auto n = static_cast<int64_t>(step.token_ids.size());
+// all inputs.
+int64_t Llama::recorded_rows(int64_t n) const {
   const int64_t rows = recorder_->padded_rows(n);
-  if (rows == 0 || rows > kLogitRows || rows > options_.max_step_tokens) return std::nullopt;
+  return rows > kLogitRows || rows > options_.max_step_tokens ? 0 : rows;
+}
+
+// Widths are powers of two, so that there are few.
+int32_t Llama::recorded_stride(int32_t n) const {
   constexpr uint32_t kStrideMin = 16;
-  const uint32_t wanted =
-      std::bit_ceil(std::max(kStrideMin, static_cast<uint32_t>(step.block_table_stride)));
-  const int32_t stride = std::min(static_cast<int32_t>(wanted), max_blocks_);
-  pad_decode(step, rows, stride, padded_);
+  const uint32_t wanted = std::bit_ceil(std::max(kStrideMin, static_cast<uint32_t>(n)));
+  return std::min(static_cast<int32_t>(wanted), max_blocks_);
+}
+
+Status Llama::record_steps() {
+  LanguageStep dead;
+  dead.token_ids = {0};
+  dead.positions.resize(static_cast<size_t>(config_.rope.n_axes()));
+  dead.slots = {-1};
+  dead.context_lens = {0};
+  dead.block_tables = {0};
+  dead.block_table_stride = 1;
+  for (int64_t rows = recorded_rows(1); rows > 0; rows = recorded_rows(rows + 1)) {
+    for (int32_t stride = recorded_stride(1);; stride = recorded_stride(stride + 1)) {
+      pad_decode(dead, rows, stride, padded_);
+      if (Status ran = replay_padded(); !ran) return ran;
+      if (stride == max_blocks_) break;
+    }
+  }
+  return device_->sync();
+}
+
+Status Llama::replay_padded() {
   inputs_.upload(*device_, padded_);
-  const auto key = static_cast<uint64_t>(rows) << 32U | static_cast<uint64_t>(stride);
-  Status ran = recorder_->run(key, [this]() -> Status {
+  const auto key = static_cast<uint64_t>(padded_.token_ids.size()) << 32U |
+                   static_cast<uint64_t>(padded_.block_table_stride);
+  return recorder_->run(key, [this]() -> Status {
     const auto hidden = run_layers(padded_);
     if (!hidden) return std::unexpected(hidden.error());
     output(*hidden);
     return {};
   });
-  if (!ran) return std::unexpected(std::move(ran.error()));
+}
+
+Result<std::optional<Matrix>> Llama::replay(const LanguageStep& step) {
+  if (recorder_ == nullptr || !is_plain_decode(step)) return std::nullopt;
+  const auto n = static_cast<int64_t>(step.token_ids.size());
+  const int64_t rows = recorded_rows(n);
+  if (rows == 0) return std::nullopt;
+  pad_decode(step, rows, recorded_stride(step.block_table_stride), padded_);
+  if (Status ran = replay_padded(); !ran) return std::unexpected(std::move(ran.error()));
   return logits_.view(n, config_.vocab_rows);
 }
 

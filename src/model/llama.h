@@ -68,8 +68,14 @@ class Llama final : public LanguageModel {
   // Hidden states of the sample rows after the last layer, (n_samples, dim).
   Result<Matrix> forward(const LanguageStep& step);
   Result<Matrix> run_layers(const LanguageStep& step);
+  // Runs every shape that replay() can meet once, with dead rows alone.
+  Status record_steps();
   // Logits of a decode step by the device's recorder; none where it is not to be recorded.
   Result<std::optional<Matrix>> replay(const LanguageStep& step);
+  Status replay_padded();
+  // What a step of n rows is padded to, and a block table n wide; 0 rows: not recorded.
+  int64_t recorded_rows(int64_t n) const;
+  int32_t recorded_stride(int32_t n) const;
   Result<Matrix> embed(const LanguageStep& step);
   void append_kv(const Layer& layer, Matrix hidden, void* kv);
   Matrix attention(Matrix hidden, const void* kv);

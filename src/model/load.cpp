@@ -65,7 +65,8 @@ Result<std::string> supported_architecture(std::string_view config_json, std::st
 }
 
 Result<Model> load_model(const LoadOptions& options) {
-  HS_CHECK(options.dtype == DType::kF32 || options.dtype == DType::kBF16);
+  HS_CHECK(options.dtype == DType::kF32 || options.dtype == DType::kBF16 ||
+           options.dtype == DType::kF16);
   HS_CHECK_GT(options.block_size, 0);
   HS_CHECK_GT(options.max_step_tokens, 0);
   HS_CHECK_GT(options.max_encode_images, 0);

@@ -232,11 +232,12 @@ OwnedTable WeightLoader::table(const std::string& name, int64_t rows, int64_t co
   if (entry == nullptr) return {};
   const auto bytes = entry->file->data(*entry->tensor);
   OwnedTable table{{}, *entry->tensor->dtype, rows, cols};
-  if (table.dtype == DType::kF32 && dtype_ == DType::kBF16) {
-    table.dtype = DType::kBF16;
+  if (table.dtype == DType::kF32 && dtype_ != DType::kF32) {
+    table.dtype = dtype_;
+    const auto round = rounding_to(dtype_);
     std::vector<uint16_t> rounded(static_cast<size_t>(rows * cols));
     for (size_t i = 0; i < rounded.size(); ++i) {
-      rounded[i] = float_to_bfloat16(load_unaligned<float>(bytes.data() + 4 * i));
+      rounded[i] = round(load_unaligned<float>(bytes.data() + 4 * i));
     }
     table.buffer = upload(std::as_bytes(std::span(rounded)));
   } else {

@@ -52,8 +52,8 @@ struct LayerNormWeights {
 // model's weights read as a plain list and the caller asks status() once.
 class WeightLoader {
  public:
-  // `dtype`: how matrices are stored on the device (kF32 or kBF16). Everything must outlive the
-  // loader.
+  // `dtype`: how matrices are stored on the device (kF32, kBF16 or kF16). Everything must outlive
+  // the loader.
   WeightLoader(const Checkpoint& checkpoint, Device& device, DType dtype);
 
   bool has(std::string_view name) const { return checkpoint_->find(name) != nullptr; }
@@ -75,7 +75,7 @@ class WeightLoader {
   // A float32 vector under its full name.
   OwnedVector vector(const std::string& name, int64_t size);
   LayerNormWeights layer_norm(const std::string& name, int64_t size);
-  // (rows, cols) as stored; float32 is rounded to bfloat16 when matrices are stored so.
+  // (rows, cols) as stored; float32 is rounded to the 16 bits that matrices are stored in.
   OwnedTable table(const std::string& name, int64_t rows, int64_t cols);
   // Whether matrix() stores exactly the checkpoint's values. False when there is no such tensor.
   bool stores_exactly(std::string_view name) const;

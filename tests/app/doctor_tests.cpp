@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(devices_are_linked_both_ways_with_a_checked_copy) {
   BOOST_TEST_REQUIRE(process_core_places().size() >= 2U);
   config.consumer = {"cpu:0"};
   config.datacenter = {"cpu:1"};
-  check_links(config, found);
+  check_links(config, find_gpus(config.device), found);
   int n_links = 0;
   for (const Finding& finding : found) {
     BOOST_TEST((finding.health == Health::kOk), finding.text);
@@ -99,11 +99,11 @@ BOOST_AUTO_TEST_CASE(devices_are_linked_both_ways_with_a_checked_copy) {
   BOOST_TEST(n_links == 2);
   found.clear();
   config.transfer = LinkChoice::kStaged;
-  check_links(config, found);
+  check_links(config, find_gpus(config.device), found);
   BOOST_TEST(has(found.back(), ": staged, "), found.back().text);
   found.clear();
   config.datacenter = {"cuda:7"};
-  check_links(config, found);
+  check_links(config, find_gpus(config.device), found);
   BOOST_TEST(has(of(found, Health::kFail), "--datacenter cuda:7"));
 }
 

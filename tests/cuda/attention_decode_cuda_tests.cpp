@@ -136,14 +136,14 @@ BOOST_AUTO_TEST_CASE(a_row_has_the_same_bits_alone_with_more_chunks_and_in_every
   const Setup roomy({DType::kF32, 64, 4, 2, {40, 90, 64}, 32, 9});
   BOOST_TEST(cuda::decode_attention(roomy.params, nullptr) == cudaSuccess);
   BOOST_TEST(roomy.out.get() == first);
-  // Sequence 1 alone: its table and length are the second ones, its row of q and out is row 1.
+  // Sequence 1 alone: of its table, length and rows each is the second one.
   const Setup alone({DType::kF32, 64, 4, 2, {40, 90, 64}, 32, 3});
-  const DeviceArray<int32_t> rows(std::vector<int32_t>{1});
   auto p = alone.params;
   p.n_seqs = 1;
   p.block_tables += p.block_table_stride;
   p.context_lens += 1;
-  p.rows = rows.data();
+  p.q = static_cast<const float*>(p.q) + p.q_stride;
+  p.out = static_cast<float*>(p.out) + p.out_stride;
   BOOST_TEST(cuda::decode_attention(p, nullptr) == cudaSuccess);
   const auto out = alone.out.get();
   BOOST_TEST((std::vector<float>(out.begin() + alone.stride, out.begin() + 2 * alone.stride) ==

@@ -1,5 +1,6 @@
 // What every test of a CUDA kernel needs: values rounded as the kernel stores them, all schedules
-// of the emulator, comparison with float64.
+// of the emulator, comparison with float64. The same tests run on a real GPU (tests/gpu/run.sh),
+// which has one schedule, its own.
 #pragma once
 
 #include <boost/test/unit_test.hpp>
@@ -10,16 +11,21 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "cuda_emu/emulator.h"
 #include "cuda_emu/half.h"
-#include "cuda_emu/memory.h"
 #include "kernels/op_testing.h"
+#if defined(HS_CUDA_EMU)
+#include "cuda_emu/emulator.h"
+#include "cuda_emu/memory.h"
+#else
+#include "gpu/managed_memory.h"
+#endif
 
 namespace hs::test {
 
-using cuda_emu::DeviceArray;
-
 constexpr uint64_t kScheduleSeed = 20261130;
+
+#if defined(HS_CUDA_EMU)
+using cuda_emu::DeviceArray;
 
 // Runs the check under each schedule of the emulator.
 template <typename Check>
@@ -35,6 +41,14 @@ void under_every_schedule(const Check& check) {
   }
   cuda_emu::set_schedule(Schedule::kAscending);
 }
+#else
+using gpu::DeviceArray;
+
+template <typename Check>
+void under_every_schedule(const Check& check) {
+  check();
+}
+#endif
 
 // Floats in device memory, stored as a dtype.
 class Values {

@@ -1,6 +1,5 @@
 // Proves the few-rows linear layer on the emulated GPU against float64: rows, odd sizes, dtypes,
-// int8 weights, bias, activation, accumulation, float32 outputs; that a row does not depend on its
-// batch.
+// bias, activation, accumulation, float32 outputs; that a row does not depend on its batch.
 #include "cuda/cuda_testing.h"
 #include "kernels/linear_cuda.h"
 
@@ -10,7 +9,6 @@ namespace {
 struct Case {
   DType dtype;
   int64_t n_rows, out_dim, in_dim;
-  bool int8 = false;
   DType y_dtype = DType::kBF16;
   Epilogue epilogue = Epilogue::kNone;
   bool accumulate = false;
@@ -20,8 +18,7 @@ struct Setup {
   Case c;
   int64_t x_stride, y_stride;
   Values x, weight, y;
-  DeviceArray<int8_t> int8;
-  DeviceArray<float> scales, bias;
+  DeviceArray<float> bias;
 
   explicit Setup(const Case& k)
       : c(k),
@@ -30,22 +27,13 @@ struct Setup {
         x(k.dtype, random_floats(size(k.n_rows, x_stride), 71)),
         weight(k.dtype, random_floats(size(k.out_dim, k.in_dim), 72)),
         y(k.y_dtype, random_floats(size(k.n_rows, y_stride), 73)),
-        int8(small_integers(size(k.out_dim, k.in_dim))),
-        scales(random_floats(size(k.out_dim, 1), 74, 0.001F, 0.02F)),
         bias(random_floats(size(k.out_dim, 1), 75)) {}
   static size_t size(int64_t a, int64_t b) { return static_cast<size_t>(a * b); }
-  static std::vector<int8_t> small_integers(size_t n) {
-    std::mt19937 engine(76);
-    std::vector<int8_t> values(n);
-    for (int8_t& v : values) v = static_cast<int8_t>(static_cast<int>(engine() % 255) - 127);
-    return values;
-  }
   cuda::LinearParams params() const {
     return {.dtype = c.dtype,
             .y_dtype = c.y_dtype,
             .x = x.data(),
-            .weight = c.int8 ? static_cast<const void*>(int8.data()) : weight.data(),
-            .scales = c.int8 ? scales.data() : nullptr,
+            .weight = weight.data(),
             .bias = bias.data(),
             .y = y.data(),
             .n_rows = c.n_rows,
@@ -57,8 +45,7 @@ struct Setup {
             .accumulate = c.accumulate};
   }
   double weight_at(int64_t o, int64_t i) const {
-    const auto at = static_cast<size_t>(o * c.in_dim + i);
-    return c.int8 ? double{scales.data()[o]} * int8.data()[at] : double{weight.get(at)};
+    return double{weight.get(static_cast<size_t>(o * c.in_dim + i))};
   }
 };
 
@@ -85,8 +72,7 @@ void check(const Case& c) {
   BOOST_TEST(cuda::few_rows_linear(s.params(), nullptr) == cudaSuccess);
   BOOST_TEST(error_share(c.y_dtype, s.y.get(), wanted,
                          1e-5 * std::sqrt(static_cast<double>(c.in_dim))) <= 1,
-             dtype_name(c.dtype) << " " << c.n_rows << " rows, " << c.out_dim << " x " << c.in_dim
-                                 << (c.int8 ? " int8" : ""));
+             dtype_name(c.dtype) << " " << c.n_rows << " rows, " << c.out_dim << " x " << c.in_dim);
   BOOST_TEST(s.y.intact());
 }
 
@@ -110,14 +96,8 @@ BOOST_AUTO_TEST_CASE(odd_and_tiny_sizes_match_float64) {
       for (const auto& [out_dim, in_dim] :
            {std::pair{1, 1}, std::pair{16, 8}, std::pair{5, 31}, std::pair{48, 1025},
             std::pair{100, 32}, std::pair{17, 2048}}) {
-        for (const bool int8 : {false, true}) {
-          check({.dtype = dtype,
-                 .n_rows = 3,
-                 .out_dim = out_dim,
-                 .in_dim = in_dim,
-                 .int8 = int8,
-                 .y_dtype = dtype});
-        }
+        check(
+            {.dtype = dtype, .n_rows = 3, .out_dim = out_dim, .in_dim = in_dim, .y_dtype = dtype});
       }
     }
   });
@@ -126,11 +106,9 @@ BOOST_AUTO_TEST_CASE(odd_and_tiny_sizes_match_float64) {
 BOOST_AUTO_TEST_CASE(logits_in_float32_activation_and_accumulation_match_float64) {
   under_every_schedule([] {
     for (const DType dtype : kHalfDTypes) {
-      for (const bool int8 : {false, true}) {
-        for (const bool accumulate : {false, true}) {
-          for (const DType y_dtype : {dtype, DType::kF32}) {
-            check({dtype, 11, 40, 96, int8, y_dtype, Epilogue::kQuickGelu, accumulate});
-          }
+      for (const bool accumulate : {false, true}) {
+        for (const DType y_dtype : {dtype, DType::kF32}) {
+          check({dtype, 11, 40, 96, y_dtype, Epilogue::kQuickGelu, accumulate});
         }
       }
     }

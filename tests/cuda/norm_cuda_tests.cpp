@@ -1,5 +1,5 @@
-// Proves both norms on the emulated GPU against float64: widths, strides, dtypes, with a residual,
-// in place, far from zero.
+// Proves both norms on the emulated GPU against float64: widths, strides, dtypes, in place, far
+// from zero.
 #include "cuda/cuda_testing.h"
 #include "kernels/norm_cuda.h"
 
@@ -12,7 +12,7 @@ constexpr float kUntouched = 96;  // exact in every dtype
 struct Case {
   DType dtype;
   int64_t dim, gap;  // gap: elements between rows
-  Values x, residual, y;
+  Values x, y;
   DeviceArray<float> weight, bias;
 
   Case(DType type, int64_t d, int64_t space, float shift = 0)
@@ -20,7 +20,6 @@ struct Case {
         dim(d),
         gap(space),
         x(type, shifted(size(), 11, shift)),
-        residual(type, random_floats(size(), 14)),
         y(type, std::vector<float>(size(), kUntouched)),
         weight(random_floats(static_cast<size_t>(d), 12)),
         bias(random_floats(static_cast<size_t>(d), 13)) {}
@@ -39,7 +38,6 @@ struct Case {
             .n_rows = kRows,
             .dim = dim,
             .x_stride = dim + gap,
-            .residual_stride = dim + gap,
             .y_stride = dim + gap,
             .eps = 1e-5F};
   }
@@ -108,29 +106,6 @@ BOOST_AUTO_TEST_CASE(widths_of_many_accesses_a_thread_match_float64) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_residual_is_added_stored_rounded_and_normalised) {
-  under_every_schedule([] {
-    for (const DType dtype : kDTypes) {
-      for (const int64_t dim : {33, 256}) {
-        for (const bool layer : {false, true}) {
-          const Case c(dtype, dim, 0);
-          std::vector<float> before = c.residual.get(), sums;
-          const auto x = c.x.get();
-          Values rounded(dtype, x.size());
-          for (size_t i = 0; i < x.size(); ++i) rounded.set(i, x[i] + before[i]);
-          auto p = c.params();
-          p.residual = p.sum = c.residual.data();
-          BOOST_TEST((layer ? cuda::layer_norm : cuda::rms_norm)(p, nullptr) == cudaSuccess);
-          BOOST_TEST(c.residual.get() == rounded.get());
-          BOOST_TEST(c.x.get() == x);
-          const auto wanted = reference(c, rounded.get(), layer, true);
-          BOOST_TEST(error_share(dtype, c.y.get(), wanted, 4e-6) <= 1);
-        }
-      }
-    }
-  });
-}
-
 BOOST_AUTO_TEST_CASE(layer_norm_keeps_precision_for_rows_far_from_zero) {
   const Case c(DType::kF32, 1024, 0, 100);
   auto p = c.params();
@@ -191,9 +166,6 @@ BOOST_AUTO_TEST_CASE(params_that_cannot_be_are_refused_and_no_rows_are_no_work) 
   BOOST_TEST(cuda::rms_norm(p, nullptr) == cudaErrorInvalidValue);
   p = c.params();
   p.dtype = DType::kI8;
-  BOOST_TEST(cuda::rms_norm(p, nullptr) == cudaErrorInvalidValue);
-  p = c.params();
-  p.residual = c.residual.data();
   BOOST_TEST(cuda::rms_norm(p, nullptr) == cudaErrorInvalidValue);
 }
 

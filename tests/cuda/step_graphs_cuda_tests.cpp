@@ -1,50 +1,61 @@
 // Proves that recorded decode steps give the tokens of steps that are called op by op, at every
-// batch size from 18 down to 1, and that they are recorded once a shape.
+// batch size from 66 down to 1; that all of them are recorded, and all memory is taken, before the
+// first request.
 #include "cuda/backend_testing.h"
-#include "model/golden_cases.h"
+#include "cuda/tiny_checkpoint.h"
 #include "model/step_runner.h"
+#include "support/temp_dir.h"
 
 namespace hs::test {
 namespace {
 
 using cuda_emu::FakeMachine;
 
-constexpr int32_t kSequences = 18;
+constexpr int32_t kSequences = 66;  // two more than are recorded
+constexpr int32_t kRecordedMax = 64;
 
-Prompt some_prompt(int32_t n, int32_t seed) {
-  Prompt prompt;
-  for (int32_t i = 0; i < n; ++i) {
-    prompt.token_ids.push_back((131 + seed * 37 + i * i * 7 + i * 13) % 900 + 3);
+// Whatever takes memory of a device, or of its driver.
+uint64_t n_taken(const FakeMachine& machine) {
+  uint64_t n = 0;
+  for (const char* call :
+       {"cudaMalloc", "cudaHostAlloc", "cudaGraphInstantiate", "cudaStreamBeginCapture",
+        "cudaStreamCreateWithPriority", "cudaEventCreateWithFlags"}) {
+    n += machine.calls(call);
   }
-  return prompt;
+  return n;
 }
 
 // What each sequence has after its prompt and a decode step in ever smaller batches.
-std::vector<std::vector<int32_t>> run(bool graphs, const FakeMachine& machine) {
+std::vector<std::vector<int32_t>> run(bool graphs, const std::filesystem::path& path,
+                                      const FakeMachine& machine) {
   const auto device = make_gpu(0, graphs);
-  auto model = load_model({.path = demo_model_dir("llava"),
-                           .max_step_tokens = 64,
-                           .max_model_len = 128,
-                           .vision_devices = {device.get()},
+  auto model = load_model({.path = path,
+                           .max_step_tokens = 128,
+                           .max_model_len = 400,
                            .language_devices = {device.get()}});
   BOOST_REQUIRE_MESSAGE(model.has_value(), message_of(model));
-  StepRunner runner(*model, *device, 64);
+  StepRunner runner(*model, *device, 330);
   std::vector<StepRunner::Sequence> sequences;
   for (int32_t i = 0; i < kSequences; ++i) {
-    sequences.push_back(runner.start(some_prompt(1 + i % 3, i)));
+    sequences.push_back(runner.start(tiny_prompt(*model, 3, i, false)));
   }
-  std::vector<StepRunner::Share> prompts;
-  for (auto& sequence : sequences) prompts.push_back({&sequence, std::ssize(sequence.tokens)});
-  runner.step(prompts);
+  // Rows 1, 2, 4, 8 and multiples of 8; tables of 16 blocks, and of the 26 that a sequence may
+  // have.
+  BOOST_TEST(machine.calls("cudaGraphInstantiate") == (graphs ? 11U * 2 : 0U));
+  for (size_t first = 0; first < sequences.size(); first += 33) {
+    std::vector<StepRunner::Share> prompts;
+    for (size_t i = first; i < first + 33; ++i) prompts.push_back({&sequences[i], 3});
+    runner.step(prompts);
+  }
   const uint64_t launched = machine.counters().graph_launches;
+  const uint64_t taken = n_taken(machine);
   for (size_t batch = kSequences; batch > 0; --batch) {
     std::vector<StepRunner::Share> shares;
     for (size_t i = 0; i < batch; ++i) shares.push_back({&sequences[i], 1});
     runner.step(shares);
+    BOOST_TEST(n_taken(machine) == taken, "a step of " << batch << " took memory");
   }
-  BOOST_TEST(machine.counters().graph_launches - launched == (graphs ? kSequences : 0U));
-  // Of 24, 16, 8, 4, 2 and 1 rows.
-  BOOST_TEST(machine.calls("cudaGraphInstantiate") <= 6U);
+  BOOST_TEST(machine.counters().graph_launches - launched == (graphs ? kRecordedMax : 0U));
   std::vector<std::vector<int32_t>> outputs;
   for (const auto& sequence : sequences) outputs.push_back(sequence.output());
   return outputs;
@@ -55,15 +66,17 @@ std::vector<std::vector<int32_t>> run(bool graphs, const FakeMachine& machine) {
 BOOST_AUTO_TEST_SUITE(step_graphs_cuda_tests)
 
 BOOST_AUTO_TEST_CASE(recorded_steps_give_the_same_tokens_at_every_batch_size) {
+  const TempDir dir;
+  write_tiny_llava(dir.path());
   std::vector<std::vector<int32_t>> called;
   {
     FakeMachine machine({.devices = {cuda_emu::a100()}});
-    called = run(false, machine);
+    called = run(false, dir.path(), machine);
     check_clean(machine);
   }
   BOOST_TEST(called.front().size() == kSequences + 1U);
   FakeMachine machine({.devices = {cuda_emu::a100()}, .seed = 2});
-  const auto recorded = run(true, machine);
+  const auto recorded = run(true, dir.path(), machine);
   for (size_t i = 0; i < called.size(); ++i) {
     BOOST_TEST(recorded[i] == called[i], "sequence " << i);
   }
@@ -89,7 +102,7 @@ BOOST_AUTO_TEST_CASE(a_step_that_cannot_be_recorded_is_called) {
     BOOST_TEST(recorder->run(1, twice).has_value());
     BOOST_TEST(recorder->run(2, twice).has_value());
     BOOST_TEST(recorder->run(2, twice).has_value());
-    BOOST_TEST(machine.counters().graph_launches == 2U);
+    BOOST_TEST(machine.counters().graph_launches == 1U);  // what is new is called first
     BOOST_TEST((download<uint16_t>(*device, memory.data(), 64) ==
                 std::vector<uint16_t>(64, 0x4180)));  // 16
   }

@@ -125,6 +125,7 @@ cudaError_t Machine::injected(const char* name) {
     if (--failure->calls_left > 0) continue;
     const cudaError_t error = failure->error;
     failures_.erase(failure);
+    failed_call_ = name;
     if (is_sticky(error) && !devices_.empty()) lose(current_device(), error);
     return error;
   }
@@ -217,8 +218,17 @@ void Machine::perform(Operation& operation) {
   }
 }
 
+// What was being captured there is over, too: it disturbs nobody any more.
 void Machine::lose(Device& device, cudaError_t error) {
-  if (device.lost == cudaSuccess) device.lost = error;
+  if (device.lost != cudaSuccess) return;
+  device.lost = error;
+  const auto index = static_cast<int>(&device - devices_.data());
+  std::erase_if(captures_, [index](const std::shared_ptr<Capture>& capture) {
+    if (capture->graph.device != index) return false;
+    capture->ended = capture->invalid = true;
+    for (const StreamPtr& stream : capture->streams) stream->capture = nullptr;
+    return true;
+  });
 }
 
 void Machine::open_memory_for(int device) {

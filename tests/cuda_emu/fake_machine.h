@@ -158,6 +158,7 @@ class Machine {
   void report(std::string text);
 
   void fail_call(std::string_view function, int nth, cudaError_t error);
+  const std::string& failed_call() const { return failed_call_; }
   uint64_t calls(const std::string& function) const;
   const std::vector<std::string>& reports();
   std::vector<std::string> leaks() const;
@@ -202,6 +203,7 @@ class Machine {
   Counters counters_;
   std::unordered_map<std::string, uint64_t> calls_;
   std::vector<Failure> failures_;
+  std::string failed_call_;
   std::vector<std::string> reports_;
   size_t n_reports_read_ = 0;
 };

@@ -60,6 +60,11 @@ void FakeMachine::set_peer(int from, int to, Peer peer) {
   machine_->devices().at(static_cast<size_t>(from)).peers.at(static_cast<size_t>(to)) = peer;
 }
 
+std::string FakeMachine::failed_call() const {
+  const std::lock_guard lock(machine_->mutex());
+  return machine_->failed_call();
+}
+
 uint64_t FakeMachine::calls(std::string_view function) const {
   const std::lock_guard lock(machine_->mutex());
   return machine_->calls(std::string(function));

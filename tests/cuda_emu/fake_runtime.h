@@ -64,6 +64,7 @@ struct MachineSpec {
   Peer peer = Peer::kNone;
   int driver_version = 13000;                // 0: no driver
   Schedule schedule = Schedule::kAscending;  // of the threads in each block
+  bool runs_kernels = true;  // false: kernels do nothing, so that what is left is the host's work
 };
 
 // What happened since the machine was made.
@@ -91,6 +92,8 @@ class FakeMachine {
   // empty name counts all functions that can fail. Kernel launches are "cudaLaunchKernel". An error
   // that is sticky in CUDA loses the current device.
   void fail_call(std::string_view function, int nth, cudaError_t error);
+  // The function whose call failed so last; empty: none did.
+  std::string failed_call() const;
   // The nth operation that runs on the device from now fails instead: the error appears in
   // whichever call comes next, as with a kernel that crashes, and the device is lost.
   void fail_operation(int device, int nth, cudaError_t error);

@@ -129,7 +129,6 @@ BlasLt::~BlasLt() {
 }
 
 Status BlasLt::linear(const LinearParams& params) {
-  HS_CHECK(params.scales == nullptr);
   const bool has_bias = params.bias != nullptr;
   // The library applies its epilogue to the sum with y: right for a bias, not for an activation.
   const bool plain = params.epilogue == Epilogue::kNone;

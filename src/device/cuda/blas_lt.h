@@ -31,7 +31,7 @@ class BlasLt {
   BlasLt& operator=(const BlasLt&) = delete;
   ~BlasLt();
 
-  // Any number of rows; without scales.
+  // Any number of rows.
   Status linear(const LinearParams& params);
   // How often the library was asked for an algorithm.
   int64_t n_asked() const { return n_asked_; }

@@ -240,7 +240,6 @@ void CudaOps::decode(Matrix q, const void* kv, const KvLayout& layout, const Att
         .layout = layout,
         .block_tables = batch.block_tables + first * batch.block_table_stride,
         .context_lens = batch.context_lens + first,
-        .rows = nullptr,
         .out = data_of(out.row_range(first, n)),
         .n_seqs = n,
         .q_stride = q.stride,

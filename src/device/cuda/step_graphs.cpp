@@ -6,6 +6,7 @@
 namespace hs::cuda {
 
 StepGraphs::~StepGraphs() {
+  if (!graphs_.empty()) static_cast<void>(context_.use());
   for (const auto& [key, graph] : graphs_) {
     if (graph != nullptr) cudaGraphExecDestroy(graph);
   }
@@ -19,20 +20,23 @@ int64_t StepGraphs::padded_rows(int64_t n) const {
 
 Status StepGraphs::run(uint64_t key, FunctionRef<Status()> work) {
   HS_TRY(context_.use());
-  auto known = graphs_.find(key);
-  if (known == graphs_.end()) {
-    Result<cudaGraphExec_t> recorded = record(work);
-    if (!recorded && context_.is_lost()) return std::unexpected(std::move(recorded.error()));
-    known = graphs_.emplace(key, recorded.value_or(nullptr)).first;
+  const auto known = graphs_.find(key);
+  if (known != graphs_.end() && known->second != nullptr) {
+    return HS_CUDA(context_, cudaGraphLaunch(known->second, stream_));
   }
-  // What could not be recorded is called, and says itself what is wrong with it.
-  if (known->second == nullptr) return work();
-  return HS_CUDA(context_, cudaGraphLaunch(known->second, stream_));
+  // A new one is called first: what the driver or a library loads or chooses when it first sees an
+  // op could not happen while recording. One that cannot be recorded is called every time.
+  HS_TRY(work());
+  if (known != graphs_.end()) return {};
+  HS_TRY(context_.take_deferred());
+  Result<cudaGraphExec_t> recorded = record(work);
+  if (!recorded && context_.is_lost()) return std::unexpected(std::move(recorded.error()));
+  graphs_.emplace(key, recorded.value_or(nullptr));
+  return {};
 }
 
 // While recording, ops put nothing into the stream; what they say went wrong counts here.
 Result<cudaGraphExec_t> StepGraphs::record(FunctionRef<Status()> work) {
-  HS_TRY(context_.take_deferred());
   HS_CUDA_TRY(context_, cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
   Status worked = work();
   if (worked) worked = context_.take_deferred();

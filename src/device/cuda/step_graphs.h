@@ -1,4 +1,5 @@
-// Steps as CUDA graphs: recorded when a key is first seen, launched as one piece afterwards.
+// Steps as CUDA graphs: called and then recorded when a key is first seen, launched as one piece
+// afterwards.
 #pragma once
 
 #include <cuda_runtime_api.h>

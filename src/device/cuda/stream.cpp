@@ -8,6 +8,7 @@ Result<Stream> Stream::create(Context& context, Priority priority) {
   int highest = 0;
   HS_CUDA_TRY(context, cudaDeviceGetStreamPriorityRange(&lowest, &highest));
   Stream stream;
+  stream.device_ = context.index();
   HS_CUDA_TRY(context,
               cudaStreamCreateWithPriority(&stream.stream_, cudaStreamNonBlocking,
                                            priority == Priority::kUrgent ? highest : lowest));
@@ -17,6 +18,7 @@ Result<Stream> Stream::create(Context& context, Priority priority) {
 Result<Event> Event::create(Context& context) {
   HS_TRY(context.use());
   Event event;
+  event.device_ = context.index();
   HS_CUDA_TRY(context, cudaEventCreateWithFlags(&event.event_,
                                                 cudaEventDisableTiming | cudaEventBlockingSync));
   return event;
