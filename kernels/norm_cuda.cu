@@ -8,6 +8,7 @@ namespace hs::cuda {
 namespace {
 
 constexpr int kThreadsMax = 1024;
+constexpr int kDimMax = 16384;
 
 // Elements (i * blockDim + thread) * kN .. + kN - 1 are held[i]. Beyond the row: zeros.
 template <typename T, int kN, int kHeld>
@@ -79,7 +80,9 @@ cudaError_t launch_norm(const NormParams& p, cudaStream_t stream) {
   constexpr size_t kShared = 2 * kWarpsMax * sizeof(float);
   if (held == 1) return launch(norm_kernel<T, kN, 1, kLayer>, grid, threads, kShared, stream, p);
   if (held == 2) return launch(norm_kernel<T, kN, 2, kLayer>, grid, threads, kShared, stream, p);
-  if (held <= 4) return launch(norm_kernel<T, kN, 4, kLayer>, grid, threads, kShared, stream, p);
+  if constexpr (4 * kN * kThreadsMax <= kDimMax) {
+    if (held <= 4) return launch(norm_kernel<T, kN, 4, kLayer>, grid, threads, kShared, stream, p);
+  }
   return cudaErrorInvalidValue;
 }
 
