@@ -27,6 +27,22 @@ namespace hs {
 class Exchange;
 class PictureFetcher;
 
+// Also finds by a plain pointer.
+struct ByAddress {
+  using is_transparent = void;
+  static const void* address(const std::shared_ptr<Exchange>& exchange) { return exchange.get(); }
+  static const void* address(const Exchange* exchange) { return exchange; }
+  bool operator()(const auto& a, const auto& b) const {
+    return std::less<>()(address(a), address(b));
+  }
+};
+
+// What reading a body is taken to cost its tenant: bytes, and something for the request itself.
+inline JobShare preparation_share(const KeyTicket& ticket, size_t body_bytes) {
+  constexpr uint64_t kRequestBytes = 4096;
+  return {ticket.tenant(), kRequestBytes + body_bytes};
+}
+
 struct ApiCore {
   ApiCore(WorkerPool& with_workers, const Clock& with_clock)
       : workers(with_workers), clock(with_clock) {}
@@ -37,7 +53,11 @@ struct ApiCore {
   std::function<void(RequestRow)> log_row;  // never blocks
   CostAccount* costs = nullptr;             // may be null
   std::shared_ptr<HeldBodies> bodies;       // of requests that are not prepared yet
-  int32_t n_preparing = 0;                  // requests that wait for a worker or have one
+  // Prepared pictures of unfinished requests: many times their files, and kept until the end,
+  // because a preempted request may need them again.
+  size_t pixel_bytes = 0;
+  size_t pixel_bytes_max = SIZE_MAX;
+  int32_t n_preparing = 0;  // requests that wait for a worker or have one
 
   // Set once the model is loaded. Workers share the model with the core.
   std::shared_ptr<const ServedModel> model;
@@ -46,7 +66,7 @@ struct ApiCore {
 
   KeyRing keys;
   ServerMetrics metrics;
-  std::set<std::shared_ptr<Exchange>> exchanges;  // unfinished
+  std::set<std::shared_ptr<Exchange>, ByAddress> exchanges;  // unfinished
   std::mt19937_64 random{std::random_device{}()};
   std::set<std::string, std::less<>> warned_fields;  // unknown request fields, bounded
 

@@ -136,6 +136,7 @@ ApiHandler::ApiHandler(const Loop& loop, WorkerPool& workers, const Clock& clock
   core_.log_row = options_.log_row;
   core_.costs = options_.costs;
   core_.bodies = std::make_shared<HeldBodies>(options_.held_bodies_bytes_max);
+  core_.pixel_bytes_max = options_.pixel_bytes_max;
   if (!options_.served_names.empty()) metrics_name_ = options_.served_names.front();
 }
 
@@ -189,8 +190,16 @@ size_t ApiHandler::n_active() const {
 }
 
 void ApiHandler::tick() {
-  const auto exchanges = core_.exchanges;
-  for (const auto& exchange : exchanges) exchange->keep_alive(options_.keep_alive_ms * 1000);
+  constexpr size_t kParts = 10;
+  constexpr size_t kPartMin = 256;
+  const auto& all = core_.exchanges;
+  const size_t n = std::min(all.size(), std::max(all.size() / kParts + 1, kPartMin));
+  auto next = all.upper_bound(ticked_);
+  for (size_t i = 0; i < n; ++i, ++next) {
+    if (next == all.end()) next = all.begin();
+    ticked_ = next->get();
+    (*next)->keep_alive(options_.keep_alive_ms * 1000);  // ends none of them
+  }
 }
 
 Status ApiHandler::available() const {
@@ -399,6 +408,7 @@ struct ApiHandler::BodyJob {
 
   Call call;  // loop thread
   HeldBody body;
+  JobShare share;
   HttpResponse (*answer)(const PreparationInput&) = nullptr;
   std::shared_ptr<const ServedModel> model;
   PreparationLimits limits;
@@ -409,7 +419,9 @@ struct ApiHandler::BodyJob {
 };
 
 void ApiHandler::run_job(Call call, HttpResponse (*answer)(const PreparationInput&)) {
+  const JobShare share = preparation_share(call.ticket, call.request.body.size());
   auto job = std::make_shared<BodyJob>(std::move(call), core_.bodies);
+  job->share = share;
   job->answer = answer;
   job->model = core_.model;
   job->limits = core_.limits;
@@ -432,7 +444,8 @@ void ApiHandler::submit_job(const std::shared_ptr<BodyJob>& job) {
       [this, job](const Status& ran) {
         if (ran && job->remote.needs_fetch() && !job->cancelled) return fetch_for(job);
         reply(job->call, ran ? std::move(job->response) : error_response(ran.error()));
-      });
+      },
+      job->share);
   if (!submitted) return reply(job->call, error_response(queue_full()));
   job->id = *submitted;
 }
@@ -524,8 +537,10 @@ void ApiHandler::metrics(Call call) {
   if (core_.engine != nullptr) scrape.engine = core_.engine->stats();
   scrape.preparing = core_.n_preparing;
   scrape.held_body_bytes = core_.bodies->bytes();
+  scrape.pixel_bytes = core_.pixel_bytes;
   scrape.ready = readiness().takes_requests();
   scrape.model_load_s = load_s_;
+  if (options_.n_connections) scrape.n_connections = options_.n_connections();
   if (options_.log_rows_dropped) scrape.log_rows_dropped = options_.log_rows_dropped();
   scrape.lag = &loop_.lag();
   reply(call, {200,

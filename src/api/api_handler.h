@@ -30,6 +30,8 @@ struct ApiOptions {
   // Bodies that wait for a worker or have one, together; more are refused with 503 "queue_full",
   // before they are read where their length is announced.
   size_t held_bodies_bytes_max = size_t{1} << 30;
+  // Prepared pictures of all unfinished requests; more are refused likewise.
+  size_t pixel_bytes_max = size_t{1} << 30;
   // Before the first model is loaded, for metrics; may be empty.
   std::vector<std::string> served_names;
   bool loopback_only = true;       // bound to loopback: foreign Host headers are refused
@@ -38,6 +40,7 @@ struct ApiOptions {
   std::function<void(RequestRow)> log_row;     // never blocks
   CostAccount* costs = nullptr;                // of the log; null: nothing is reckoned
   std::function<uint64_t()> log_rows_dropped;  // for /metrics
+  std::function<size_t()> n_connections;       // likewise
   // Reads the request log; called by workers. Empty: there is no log.
   std::function<Result<std::vector<RequestRow>>(const RequestFilter&)> find_rows;
   std::vector<SettingInfo> settings;  // for /admin/settings
@@ -80,7 +83,8 @@ class ApiHandler final : public HttpHandler {
   size_t n_active() const;
   // Every path and method that is answered: ("/v1/models/{id}", "GET").
   static std::vector<std::pair<std::string_view, std::string_view>> served_routes();
-  // About once a second: comments on silent streams.
+  // Ten times a second: comments on silent streams, each time on a tenth of them or so, lest
+  // thousands of writes hold up the loop.
   void tick();
 
   std::optional<HttpResponse> check_head(const HttpRequest& head) override;
@@ -179,6 +183,7 @@ class ApiHandler final : public HttpHandler {
   int32_t percent_ = 0;
   enum class Absence { kLoading, kNone, kFailed };
   Absence absence_ = Absence::kLoading;  // why core_.model is null
+  const Exchange* ticked_ = nullptr;     // the last one; it may be gone
   bool draining_ = false;
   bool examining_ = false;  // a worker is at /admin/doctor
   double load_s_ = 0;

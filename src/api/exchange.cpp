@@ -53,6 +53,12 @@ int64_t nearest_rank(std::vector<int32_t>& values, size_t percent) {
   return *at;
 }
 
+size_t count_pixel_bytes(const Prompt& prompt) {
+  size_t bytes = 0;
+  for (const auto& image : prompt.images) bytes += image->data.size() * sizeof(image->data[0]);
+  return bytes;
+}
+
 int32_t count_image_tokens(const Prompt& prompt) {
   int32_t count = 0;
   for (const ImageSpan& span : prompt.spans) count += span.count;
@@ -67,6 +73,7 @@ struct Exchange::Job {
       : body(std::move(text), std::move(bodies)) {}
 
   HeldBody body;
+  JobShare share;
   Prepare prepare = nullptr;
   uint64_t drawn_seed = 0;
   std::shared_ptr<const ServedModel> model;
@@ -135,7 +142,9 @@ void Exchange::start(HttpRequest request, Prepare prepare) {
   model_ = core_.model;
   row_.revision = model_->spec->revision;
 
+  const JobShare share = preparation_share(ticket_, request.body.size());
   auto job = std::make_shared<Job>(std::move(request.body), core_.bodies);
+  job->share = share;
   job->prepare = prepare;
   job->drawn_seed = core_.random();
   job->model = model_;
@@ -155,7 +164,8 @@ bool Exchange::submit_job(const std::shared_ptr<Job>& job) {
         job->result = job->prepare({job->body, job->drawn_seed, *job->model, job->limits, clock,
                                     job->cancelled, &job->streams, &job->remote});
       },
-      [self = shared_from_this(), job](const Status& ran) { self->prepared(job, ran); });
+      [self = shared_from_this(), job](const Status& ran) { self->prepared(job, ran); },
+      job->share);
   if (submitted) job_id_ = *submitted;
   return submitted.has_value();
 }
@@ -199,10 +209,28 @@ void Exchange::end_preparation(PreparedRequest& result, const Status& ran) {
   if (cancel_reason_) return answer_error(*cancel_reason_);
   if (!ran) return answer_error(ran.error());
   if (!result.status) return answer_error(result.status.error());
+  if (result.generate.front().priority < 0 && !ticket_.may_hurry())
+    return answer_error({ErrorKind::kInvalidArgument,
+                         "Only an admin key may go before others: priority must be at least 0.",
+                         "admin_key_needed", "priority"});
+  if (const Status held = hold_pixels(result); !held) return answer_error(held.error());
 
   stream_ = result.stream;
   with_timings_ = result.labels.timings;
   submit(std::move(result));
+}
+
+// One request alone may always hold what it needs: limits on pictures bound that.
+Status Exchange::hold_pixels(const PreparedRequest& prepared) {
+  size_t bytes = 0;
+  for (const GenerateRequest& generate : prepared.generate)
+    bytes += count_pixel_bytes(generate.prompt);
+  const size_t held = core_.pixel_bytes;
+  const bool has_room = held <= core_.pixel_bytes_max && bytes <= core_.pixel_bytes_max - held;
+  if (bytes > 0 && held > 0 && !has_room) return std::unexpected(queue_full());
+  pixel_bytes_ = bytes;
+  core_.pixel_bytes += bytes;
+  return {};
 }
 
 void Exchange::submit(PreparedRequest prepared) {
@@ -223,6 +251,7 @@ void Exchange::submit(PreparedRequest prepared) {
   const auto self = shared_from_this();
   int32_t index = 0;
   for (GenerateRequest& generate : prepared.generate) {
+    generate.tenant = ticket_.tenant();
     const Result<RequestId> id =
         core_.engine->submit(std::move(generate), std::make_shared<Part>(self, index++, n_choices));
     if (!id) {
@@ -435,6 +464,7 @@ void Exchange::finish(int status, const Error* error) {
   if (finished_) return;
   finished_ = true;
   ticket_ = {};
+  core_.pixel_bytes -= std::exchange(pixel_bytes_, 0);
   row_.status = status;
   if (error != nullptr)
     row_.error_code = error->code.empty() ? (status >= 500 ? "engine_error" : "") : error->code;

@@ -56,6 +56,7 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
   void prepared(const std::shared_ptr<Job>& job, const Status& ran);
   void fetch_pictures(const std::shared_ptr<Job>& job);
   void end_preparation(PreparedRequest& result, const Status& ran);
+  Status hold_pixels(const PreparedRequest& prepared);
   void submit(PreparedRequest prepared);
   void client_gone();
   void cancel_work();
@@ -92,6 +93,7 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
   WorkerPool::JobId job_id_ = 0;
   std::vector<RequestId> engine_ids_;
   size_t n_parts_left_ = 0;
+  size_t pixel_bytes_ = 0;  // in core_.pixel_bytes
 
   // From the prepared request.
   std::shared_ptr<const ServedModel> model_;

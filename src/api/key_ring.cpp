@@ -74,7 +74,7 @@ KeyTicket KeyRing::begin(const ApiKey& key, int64_t now_us) {
   Entry& entry = found->second;
   entry.tokens = tokens_at(entry, now_us) - (key.per_minute_max > 0 ? 1 : 0);
   entry.filled_us = now_us;
-  return KeyTicket(entry.under_way);
+  return {entry.under_way, entry.key};
 }
 
 }  // namespace hs

@@ -17,17 +17,31 @@ namespace hs {
 // Requests of one key that are under way. A holder counts as one for as long as it lives.
 class KeyTicket {
  public:
+  // Of whoever needs no key: all of them are one tenant.
   KeyTicket() = default;
-  explicit KeyTicket(std::shared_ptr<int64_t> under_way) : under_way_(std::move(under_way)) {
+  KeyTicket(std::shared_ptr<int64_t> under_way, const ApiKey& key)
+      : under_way_(std::move(under_way)),
+        tenant_(static_cast<uint64_t>(key.id)),
+        may_hurry_(key.admin) {
     ++*under_way_;
   }
-  KeyTicket(KeyTicket&& other) noexcept : under_way_(std::move(other.under_way_)) {}
+  KeyTicket(KeyTicket&& other) noexcept
+      : under_way_(std::move(other.under_way_)),
+        tenant_(other.tenant_),
+        may_hurry_(other.may_hurry_) {}
   KeyTicket& operator=(KeyTicket&& other) noexcept {
     release();
     under_way_ = std::move(other.under_way_);
+    tenant_ = other.tenant_;
+    may_hurry_ = other.may_hurry_;
     return *this;
   }
   ~KeyTicket() { release(); }
+
+  // Tenants take turns.
+  uint64_t tenant() const { return tenant_; }
+  // Whether its requests may go before those of others.
+  bool may_hurry() const { return may_hurry_; }
 
  private:
   void release() {
@@ -35,6 +49,8 @@ class KeyTicket {
     under_way_.reset();
   }
   std::shared_ptr<int64_t> under_way_;
+  uint64_t tenant_ = 0;  // keys' numbers begin at 1
+  bool may_hurry_ = true;
 };
 
 // Loop thread only.

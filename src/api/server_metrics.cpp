@@ -185,6 +185,12 @@ void ServerMetrics::own_text(MetricsText& out, const Scrape& scrape) const {
          "Chat requests that wait for a worker or have one.", scrape.preparing);
   number(out, "heteroserve_held_body_bytes", "gauge",
          "Complete bodies that wait for a worker or have one.", scrape.held_body_bytes);
+  number(out, "heteroserve_held_pixel_bytes", "gauge", "Prepared pictures of unfinished requests.",
+         scrape.pixel_bytes);
+  number(out, "heteroserve_connections", "gauge",
+         "Connections of clients, the one that asks included.", scrape.n_connections);
+  number(out, "heteroserve_waiting_keys", "gauge",
+         "API keys with a request that waits for its turn in the batch.", engine.waiting_tenants);
   number(out, "heteroserve_requests_refused_total", "counter", "Requests answered with 503.",
          refused_);
   number(out, "heteroserve_unknown_fields_total", "counter", "Request fields that nothing reads.",

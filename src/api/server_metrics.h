@@ -46,6 +46,8 @@ class ServerMetrics {
     EngineStats engine;
     int32_t preparing = 0;  // chat requests that wait for a worker or have one
     size_t held_body_bytes = 0;
+    size_t pixel_bytes = 0;
+    size_t n_connections = 0;
     bool ready = false;
     double model_load_s = 0;
     uint64_t log_rows_dropped = 0;

@@ -121,6 +121,7 @@ Result<RequestId> EngineImpl::submit(GenerateRequest request, std::shared_ptr<Re
                         .n_choices = request.n_choices,
                         .max_tokens = request.only_prompt ? 1 : request.max_tokens,
                         .priority = request.priority,
+                        .tenant = request.tenant,
                         .cache_salt = request.cache_salt,
                         .reads_cache = request.n_prompt_logprobs < 0};
     for (size_t i = 0; i < request.prompt.spans.size(); ++i) {
@@ -216,6 +217,7 @@ EngineStats EngineImpl::stats() const {
   EngineStats stats = counters_;
   stats.running = tiers_.n_running_requests();
   stats.waiting = std::max(0, static_cast<int32_t>(active_.size()) - stats.running);
+  stats.waiting_tenants = tiers_.n_tenants_waiting();
   for (int32_t i = 0; i < tiers_.n_units(); ++i) {
     const Scheduler& unit = tiers_.unit(i);
     stats.kv_blocks_used += unit.pool().n_held();

@@ -49,6 +49,7 @@ struct GenerateRequest {
   std::shared_ptr<Grammar> grammar;             // the text stays inside it; null: any text
   std::vector<std::vector<int32_t>> bad_words;  // token sequences, none empty: never completed
   int32_t priority = 0;                         // lower goes first; within kPriorityMax of 0
+  uint64_t tenant = 0;      // on whose behalf: tenants take turns within a priority
   uint64_t cache_salt = 0;  // only requests with the same one share cached prompts and pictures
   int32_t n_prompt_logprobs = -1;  // as n_logprobs, of the prompt's tokens
   bool only_prompt = false;  // ends, with kLength, once the prompt is scored: no token is told
@@ -136,8 +137,9 @@ struct LaneStats {
 
 // A snapshot for metrics and the dashboard. Counters only grow.
 struct EngineStats {
-  int32_t running = 0;  // requests with a sequence in the batch
-  int32_t waiting = 0;  // requests with none
+  int32_t running = 0;          // requests with a sequence in the batch
+  int32_t waiting = 0;          // requests with none
+  int32_t waiting_tenants = 0;  // tenants with a request that was never let into the batch
   int32_t kv_blocks_used = 0;
   int32_t kv_blocks_total = 0;
   int64_t prompt_tokens = 0;

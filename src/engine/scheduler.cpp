@@ -114,6 +114,18 @@ void Scheduler::insert_sorted(std::vector<Sequence*>& list, Sequence& sequence) 
   list.insert(after, &sequence);
 }
 
+// All three are in order: a queue of thousands is not walked for each client that leaves.
+void Scheduler::remove_from_lists(const RequestState& request) {
+  const auto of_request = [](const RequestState* r) { return r->arrival; };
+  const auto of_sequence = [](const Sequence* s) { return s->request->arrival; };
+  const auto all = std::ranges::equal_range(by_arrival_, request.arrival, {}, of_request);
+  by_arrival_.erase(all.begin(), all.end());
+  for (std::vector<Sequence*>* list : {&waiting_, &running_}) {
+    const auto its = std::ranges::equal_range(*list, request.arrival, {}, of_sequence);
+    list->erase(its.begin(), its.end());
+  }
+}
+
 // ---- blocks and the prefix cache
 
 // Leaves the content of a block in block_tokens_ and block_images_. REQUIRES: all its tokens are
@@ -293,9 +305,7 @@ void Scheduler::cancel(RequestId id) {
   if (it == requests_.end() || it->second->cancelled) return;
   RequestState& request = *it->second;
   request.cancelled = true;
-  std::erase(by_arrival_, &request);
-  std::erase_if(waiting_, [&](const Sequence* s) { return s->request == &request; });
-  std::erase_if(running_, [&](const Sequence* s) { return s->request == &request; });
+  remove_from_lists(request);
   if (in_flight(request)) {
     ++n_cancelled_;
     return;

@@ -6,8 +6,10 @@
 // moves requests between them by take(), give() and adopt().
 //
 // Policy:
-// - Requests of a lower priority number go first, and among equals those that arrived first: that
-// is "older" here. The oldest request can always take what it needs, so nothing deadlocks.
+// - Requests of a lower priority number go first, and among equals those that the tier scheduler
+// gave an earlier place: that is "older" here. Places never change, and whoever arrives is younger
+// than all of its class that have been let in. The oldest request can always take what it needs, so
+// nothing deadlocks.
 // - A step takes decode tokens first, then prefill chunks, up to the token budget: a long prompt
 // never stalls a
 //   stream. A chunk may end anywhere, also inside a picture, and never passes a picture that has
@@ -61,7 +63,8 @@ struct NewRequest {
   std::vector<PromptImage> images;  // by position, not overlapping
   int32_t n_choices = 1;
   int32_t max_tokens = 1;
-  int32_t priority = 0;  // lower goes first, within a class by arrival (TierScheduler's business)
+  int32_t priority = 0;  // lower goes first; this and the next are the TierScheduler's business
+  uint64_t tenant = 0;   // whose it is: tenants of a class take turns
   uint64_t cache_salt = 0;
   bool reads_cache = true;
 };
@@ -169,6 +172,8 @@ class Scheduler {
   bool next_encode(EncodeOrder& order);
   bool next_transfer(TransferOrder& order);
   bool next_step(StepOrder& order);
+  // The places of the requests that the last next_step() let in for the first time.
+  std::span<const uint64_t> admitted() const { return admitted_; }
   // Decode tokens or prompts only, from the next step on.
   void set_decodes(bool decodes) { config_.decodes = decodes; }
   // Bounds of the steps to come; at least 1, at most those of the configuration.
@@ -283,6 +288,7 @@ class Scheduler {
   void enlist(std::unique_ptr<RequestState> request);
 
   void insert_by_arrival(RequestState& request);
+  void remove_from_lists(const RequestState& request);
   static void insert_sorted(std::vector<Sequence*>& list, Sequence& sequence);
 
   SchedulerConfig config_;
@@ -302,6 +308,7 @@ class Scheduler {
 
   bool step_in_flight_ = false;
   std::vector<StepOrder::Item> step_;
+  std::vector<uint64_t> admitted_;
   std::vector<EncodeOrder> encodes_;     // with the towers
   std::deque<TransferOrder> transfers_;  // in order; the first n_transfers_out_ are with the lane
   size_t n_transfers_out_ = 0;

@@ -42,10 +42,7 @@ std::unique_ptr<RequestState> Scheduler::remove(RequestId id) {
   std::unique_ptr<RequestState> request = std::move(it->second);
   HS_CHECK(!request->cancelled && !in_flight(*request));
   requests_.erase(it);
-  std::erase(by_arrival_, request.get());
-  const auto is_of_it = [&](const Sequence* s) { return s->request == request.get(); };
-  std::erase_if(waiting_, is_of_it);
-  std::erase_if(running_, is_of_it);
+  remove_from_lists(*request);
   if (!request->started) --n_unstarted_;
   return request;
 }

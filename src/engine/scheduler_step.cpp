@@ -18,6 +18,7 @@ bool decodes(const Sequence& sequence) {
 bool Scheduler::next_step(StepOrder& order) {
   order.items.clear();
   order.n_tokens = 0;
+  admitted_.clear();
   if (step_in_flight_) return false;
   if (config_.decodes) plan_decodes(order);
   plan_prefills(order);
@@ -150,7 +151,7 @@ bool Scheduler::make_way(StepOrder& order, const Sequence& sequence) {
   return true;
 }
 
-// First come, first served within a class of priority: nobody passes the head of the queue.
+// In the order of places: nobody passes the head of the queue.
 void Scheduler::admit(StepOrder& order) {
   while (!waiting_.empty() && has_room(order) && make_way(order, *waiting_.front())) {
     Sequence& sequence = *waiting_.front();
@@ -162,6 +163,7 @@ void Scheduler::admit(StepOrder& order) {
     request.cached_hint = 0;
     if (!request.started) {
       request.started = true;
+      admitted_.push_back(request.arrival);
       --n_unstarted_;
       counters_.prefix_queries += config_.prefix_cache ? request.n_prompt() : 0;
     }

@@ -51,7 +51,7 @@ struct Sequence {
 
 struct RequestState {
   RequestId id = 0;
-  uint64_t arrival = 0;  // what goes first: class of priority, then order of arrival; lowest first
+  uint64_t arrival = 0;  // what goes first: class of priority, then its turn; lowest first
   // Where its prompts stand in the prefix tree: those of other roots are never found.
   PrefixNode prefix_root = kPrefixRoot;
   bool reads_cache = true;  // false: every token of the prompt is run, for its logits
@@ -75,11 +75,15 @@ struct RequestState {
   }
 };
 
-// The classes of priority, -kPriorityMax to kPriorityMax, are the high bits of `arrival`.
+// The classes of priority, -kPriorityMax to kPriorityMax, are the high bits of `arrival`, turns
+// (base/fair_turns.h) the others.
 constexpr int32_t kPriorityMax = 1000;
 constexpr int kArrivalBits = 48;
 inline uint64_t priority_class(uint64_t arrival) {
   return arrival >> kArrivalBits;
+}
+inline uint64_t turn_of(uint64_t arrival) {
+  return arrival & ((uint64_t{1} << kArrivalBits) - 1);
 }
 
 inline int32_t Sequence::n_tokens() const {

@@ -181,6 +181,7 @@ void TierScheduler::kv_done(uint64_t order_id, bool ok, std::vector<RequestId>& 
   } else if (!ok || target.lost) {
     const RequestId id = handoff->order.request;
     failed.push_back(id);
+    end_turn(*handoff->request);
     end_handoff(*handoff);
     residences_.erase(id);
   } else {

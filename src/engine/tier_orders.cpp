@@ -94,7 +94,11 @@ bool TierScheduler::next_step(int32_t index, StepOrder& order) {
                                : kFirstTokens;
     unit.scheduler->limit_steps(tokens, tokens);
   }
-  if (!changing(index).next_step(order)) return false;  // it may preempt
+  const bool ordered = changing(index).next_step(order);  // it may preempt
+  for (const uint64_t arrival : unit.scheduler->admitted()) {
+    turns_.at(priority_class(arrival)).begin(turn_of(arrival));
+  }
+  if (!ordered) return false;
   unit.step_tokens = order.n_tokens;
   return true;
 }

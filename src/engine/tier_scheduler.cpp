@@ -125,26 +125,74 @@ Result<int32_t> TierScheduler::arrived(NewRequest request) {
                 "The device that encodes pictures is lost: only text can be answered.",
                 "device_lost");
   }
-  int32_t n_queued = 0;
-  for (const Unit& other : units_) n_queued += other.scheduler->n_unstarted();
   // What can never fit is told so, however long the queue is.
-  const Status fits = unit.scheduler->check_fits(std::ssize(request.prompt), request.images);
-  if (fits && n_queued >= config_.max_queue) {
-    return fail(ErrorKind::kResourceExhausted,
-                fmt::format("The server is busy: {} requests are waiting.", n_queued),
-                "queue_full");
+  if (Status fits = unit.scheduler->check_fits(std::ssize(request.prompt), request.images); !fits) {
+    return std::unexpected(fits.error());
   }
+  if (Status room = check_queue(request.tenant); !room) return std::unexpected(room.error());
   if (unit.role == UnitRole::kPrefill) {
     if (Status status = clamp_to_handover(unit, request); !status) {
       return std::unexpected(status.error());
     }
   }
   const RequestId id = request.id;
-  const auto priority = static_cast<uint64_t>(request.priority + kPriorityMax);
-  request.arrival = priority << kArrivalBits | ++n_arrivals_;
+  request.arrival = take_turn(request);
   Result<int32_t> max_tokens = changing(*index).arrived(std::move(request));
-  if (max_tokens) residences_.emplace(id, Residence{.unit = *index});
+  HS_CHECK(max_tokens.has_value());  // it fits
+  residences_.emplace(id, Residence{.unit = *index});
   return max_tokens;
+}
+
+// ---- turns
+
+namespace {
+
+// Of a token that is generated, in tokens of a prompt.
+constexpr uint64_t kOutputCost = 2;
+
+uint64_t spent_on(const RequestState& request) {
+  if (!request.started) return 0;
+  uint64_t spent = static_cast<uint64_t>(request.n_prompt() - request.cached_tokens);
+  for (const Sequence& sequence : request.choices) spent += kOutputCost * sequence.outputs.size();
+  return spent;
+}
+
+}  // namespace
+
+// The queue is longer than configured by one request a tenant at most.
+Status TierScheduler::check_queue(uint64_t tenant) const {
+  int32_t n_queued = 0;
+  for (const Unit& unit : units_) n_queued += unit.scheduler->n_unstarted();
+  if (n_queued < config_.max_queue) return {};
+  const bool has_none = std::ranges::all_of(
+      turns_, [&](const auto& entry) { return entry.second.n_waiting(tenant) == 0; });
+  if (has_none) return {};
+  return fail(ErrorKind::kResourceExhausted,
+              fmt::format("The server is busy: {} requests are waiting.", n_queued), "queue_full");
+}
+
+// Among all requests, as RequestState::arrival.
+uint64_t TierScheduler::take_turn(const NewRequest& request) {
+  const auto priority = static_cast<uint64_t>(request.priority + kPriorityMax);
+  const auto n_outputs =
+      static_cast<uint64_t>(std::min<int64_t>(request.max_tokens, expected_outputs()));
+  const uint64_t cost =
+      request.prompt.size() + kOutputCost * n_outputs * static_cast<uint64_t>(request.n_choices);
+  const uint64_t turn = turns_[priority].arrive(request.tenant, cost);
+  HS_CHECK_LT(turn, uint64_t{1} << kArrivalBits);
+  return priority << kArrivalBits | turn;
+}
+
+void TierScheduler::end_turn(const RequestState& request) {
+  const auto turns = turns_.find(priority_class(request.arrival));
+  turns->second.end(turn_of(request.arrival), spent_on(request));
+  if (turns->second.empty()) turns_.erase(turns);
+}
+
+int32_t TierScheduler::n_tenants_waiting() const {
+  int32_t n = 0;
+  for (const auto& [priority, turns] : turns_) n += turns.n_tenants_waiting();
+  return n;
 }
 
 // ---- the ends of orders
@@ -205,6 +253,7 @@ void TierScheduler::finish(RequestId id, int32_t choice) {
   if (expected_outputs() != expected) {
     for (Unit& unit : units_) unit.work_left.reset();
   }
+  if (scheduler.request(id)->n_unfinished == 1) end_turn(*scheduler.request(id));
   scheduler.finish(id, choice);
   if (scheduler.request(id) == nullptr) residences_.erase(id);
 }
@@ -212,6 +261,7 @@ void TierScheduler::finish(RequestId id, int32_t choice) {
 void TierScheduler::cancel(RequestId id) {
   const auto placed = residences_.find(id);
   if (placed == residences_.end()) return;
+  end_turn(*request(id));
   const int32_t unit = placed->second.unit;
   residences_.erase(placed);
   const auto is_it = [&](const auto& handoff) { return handoff->request->id == id; };

@@ -3,6 +3,9 @@
 // thread. Durations that a decision needs come with the events.
 //
 // - An arriving request goes to the serving unit with the least work left.
+// - Tenants (API keys) take turns within each class of priority, by the tokens that their requests
+//   take (base/fair_turns.h): one that queues many lets another's single one pass. A full queue
+//   still takes one of a tenant that has none in it.
 // - A tower encodes for the unit with the oldest request that needs a picture; rows for another
 //   device wait in one of the tower's buffers until that unit's lane has fetched them. A buffer is
 //   reserved before encoding and free again after the transfer, so a burst of pictures queues.
@@ -20,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fair_turns.h"
 #include "base/function_ref.h"
 #include "engine/partition.h"
 #include "engine/scheduler.h"
@@ -116,8 +121,9 @@ class TierScheduler {
   int32_t n_units() const { return static_cast<int32_t>(units_.size()); }
   const Scheduler& unit(int32_t index) const { return *units_[at(index)].scheduler; }
   bool order_out() const;
-  int32_t n_requests() const;                    // cancelled ones that a lane works on included
-  int32_t n_running_requests() const;            // with at least one sequence that runs
+  int32_t n_requests() const;          // cancelled ones that a lane works on included
+  int32_t n_running_requests() const;  // with at least one sequence that runs
+  int32_t n_tenants_waiting() const;   // with a request that was never let in; one a class, at most
   bool degraded() const { return n_lost_ > 0; }  // a device is lost
   bool serving() const;                          // some unit takes requests
 
@@ -173,6 +179,9 @@ class TierScheduler {
   bool takes_arrivals(const Unit& unit) const;
   std::optional<int32_t> least_loaded(FunctionRef<bool(const Unit&)> suits) const;
   Status clamp_to_handover(const Unit& prefill, NewRequest& request) const;
+  Status check_queue(uint64_t tenant) const;
+  uint64_t take_turn(const NewRequest& request);
+  void end_turn(const RequestState& request);
   WorkLeft work_left(const RequestState& request) const;
   const WorkLeft& work_left(const Unit& unit) const;
   int64_t expected_outputs() const { return static_cast<int64_t>(mean_output_tokens_) + 1; }
@@ -200,7 +209,7 @@ class TierScheduler {
   std::vector<Unit> units_;
   std::unordered_map<RequestId, Residence> residences_;
   std::vector<std::unique_ptr<Handoff>> handoffs_;  // oldest first
-  uint64_t n_arrivals_ = 0;
+  std::map<uint64_t, FairTurns> turns_;             // by class of priority; none is empty
   uint64_t n_handoffs_ = 0;
   int32_t n_lost_ = 0;
   double mean_output_tokens_ = 64;  // of the choices that have finished, recent ones weighted most

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "loop/loop.h"
+#include "loop/timer.h"
 
 namespace hs {
 
@@ -16,14 +17,23 @@ namespace hs {
 // default is 4.
 void set_worker_threads(unsigned n_threads);
 
-// Loop thread only. Jobs start in the order submitted.
+// On whose behalf a job is done, and what it is expected to cost, in any one unit of the pool's
+// users: tenants take turns (base/fair_turns.h).
+struct JobShare {
+  uint64_t tenant = UINT64_MAX;  // the process's own
+  uint64_t cost = 1;
+};
+
+// Loop thread only. Jobs of one tenant start in the order submitted. No more are handed to the
+// threads than these can begin, so that the next one may be another tenant's.
 class WorkerPool {
  public:
   using Work = std::move_only_function<void()>;
   using Done = std::move_only_function<void(Status)>;
   using JobId = uint64_t;
 
-  // At most jobs_max jobs wait or run at a time; one more is refused.
+  // At most jobs_max jobs wait or run at a time; one more is refused, unless it is the only one of
+  // its tenant.
   WorkerPool(Loop& loop, size_t jobs_max);
   // Jobs that wait are dropped; jobs that run finish on their own. No `done` is called after this.
   ~WorkerPool();
@@ -34,7 +44,7 @@ class WorkerPool {
   // thread, exactly once: with success, with kCancelled if cancel() came before a thread took the
   // job (then `work` never ran), or with kInternal if `work` threw. Both are destroyed on the loop
   // thread. kResourceExhausted: full; neither will be called.
-  [[nodiscard]] Result<JobId> submit(Work work, Done done);
+  [[nodiscard]] Result<JobId> submit(Work work, Done done, JobShare share = {});
 
   // A job that has not begun is dropped and its `done` gets kCancelled; false if it runs, has run
   // or is unknown.
@@ -46,6 +56,7 @@ class WorkerPool {
   struct Job;
   struct Shared;
   std::shared_ptr<Shared> shared_;  // outlives the pool while jobs run
+  Timer teller_;                    // tells cancelled jobs so
 };
 
 }  // namespace hs

@@ -54,6 +54,23 @@ BOOST_AUTO_TEST_CASE(pictures_reach_the_engine_in_order) {
   BOOST_TEST(rows[0].image_pixels > 0);
 }
 
+BOOST_AUTO_TEST_CASE(prepared_pictures_are_bounded_together_and_one_request_alone_never_is) {
+  const std::string picture = base64_of(source_dir() + "/models/demo/examples/picture1.png");
+  const json message = picture_message("data:image/png;base64," + picture);
+  prompts.n_floats = kPixelBytesMax;
+  chat(message);
+  BOOST_TEST_REQUIRE(engine.requests.size() == 1U);
+  prompts.n_floats = 1;
+  const auto refused = chat(message);
+  BOOST_TEST(refused->status == 503);
+  BOOST_TEST(refused->json()["error"]["code"] == "queue_full");
+  BOOST_TEST(chat({})->status == 0);  // a text takes none
+  engine.sinks[0]->on_choice_finished(0, FinishReason::kStop, "");
+  engine.sinks[0]->on_done({}, {}, nullptr);
+  chat(message);
+  BOOST_TEST(engine.requests.size() == 3U);
+}
+
 BOOST_AUTO_TEST_CASE(bad_pictures_name_their_part) {
   for (const char* url : {"data:image/png;base64,", "data:image/png;base64,AAAA",
                           "http://127.0.0.1/x.png", "AAAA", ""}) {

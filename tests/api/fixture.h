@@ -114,6 +114,7 @@ class FakePrompts final : public PromptBuilder {
     patches.patch_dim = options.low_detail ? 1 : 0;  // what the tests look at
     patches.content_hash[0] = static_cast<uint64_t>(options.min_pixels.value_or(0));
     patches.content_hash[1] = static_cast<uint64_t>(options.max_pixels.value_or(0));
+    patches.data.resize(n_floats);
     patches.grid_height = image.height;
     patches.grid_width = image.width;
     return patches;
@@ -142,6 +143,7 @@ class FakePrompts final : public PromptBuilder {
   std::optional<Error> refusal;      // of every picture
   std::function<void()> on_picture;  // worker thread; set before the request
   int64_t pixels_per_token = 1 << 20;
+  size_t n_floats = 1;  // of every prepared picture
   mutable std::atomic<int> n_preprocessed = 0;
 
  private:
@@ -161,6 +163,7 @@ class FakePrompts final : public PromptBuilder {
 
 struct ApiFixture {
   static constexpr size_t kHeldBodiesBytesMax = 100'000;
+  static constexpr size_t kPixelBytesMax = 1'000'000;
   static constexpr StaticFile kPages[] = {{"/index.html", "text/html", "", "\"tag\""}};
 
   explicit ApiFixture(bool with_model = true) : api(loop, workers, clock, options()) {
@@ -176,6 +179,7 @@ struct ApiFixture {
     out.limits.request.images_max = 2;
     out.limits.image_bytes_max = 4096;
     out.held_bodies_bytes_max = kHeldBodiesBytesMax;
+    out.pixel_bytes_max = kPixelBytesMax;
     out.pages = kPages;
     out.log_row = [this](RequestRow row) { rows.push_back(std::move(row)); };
     return out;

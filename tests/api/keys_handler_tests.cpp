@@ -20,6 +20,8 @@ ApiKey key_of(const std::string& secret, bool admin = false) {
 
 struct KeysFixture : ApiFixture {
   KeysFixture() {
+    user.id = 1;
+    admin.id = 2;
     user.concurrency_max = 1;
     api.set_keys({user, admin});
   }
@@ -27,9 +29,9 @@ struct KeysFixture : ApiFixture {
     http.headers.push_back({"authorization", "Bearer " + key});
     return http;
   }
-  static HttpRequest chat_request() {
+  static HttpRequest chat_request(const std::string& more = "") {
     return request("POST", "/v1/chat/completions",
-                   R"({"model":"tiny","messages":[{"role":"user","content":"hi"}]})");
+                   R"({"model":"tiny","messages":[{"role":"user","content":"hi"}])" + more + "}");
   }
   // Until the engine has it, or it is answered.
   std::shared_ptr<RecordingWriter> begin(HttpRequest http) {
@@ -104,6 +106,30 @@ BOOST_AUTO_TEST_CASE(a_key_has_so_many_requests_at_a_time) {
   engine.sinks.front()->on_choice_finished(0, FinishReason::kStop, "");
   engine.sinks.front()->on_done({}, {}, nullptr);
   BOOST_TEST(begin(with_key(chat_request(), "hs-user"))->done == false);
+}
+
+BOOST_AUTO_TEST_CASE(only_an_admins_key_may_go_before_others) {
+  const auto refused = begin(with_key(chat_request(R"(,"priority":-1)"), "hs-user"));
+  BOOST_TEST(refused->status == 403);
+  BOOST_TEST(code_of(*refused) == "admin_key_needed");
+  BOOST_TEST(refused->json()["error"]["param"] == "priority");
+  BOOST_TEST(engine.requests.empty());
+  begin(with_key(chat_request(R"(,"priority":7)"), "hs-user"));
+  BOOST_TEST_REQUIRE(engine.requests.size() == 1U);
+  BOOST_TEST(engine.requests[0].priority == 7);
+  begin(with_key(chat_request(R"(,"priority":-1)"), "hs-admin"));
+  BOOST_TEST_REQUIRE(engine.requests.size() == 2U);
+  BOOST_TEST(engine.requests[1].priority == -1);
+}
+
+BOOST_AUTO_TEST_CASE(the_engine_hears_whose_request_it_is) {
+  begin(with_key(chat_request(), "hs-user"));
+  begin(with_key(chat_request(), "hs-admin"));
+  begin(with_key(chat_request(), "hs-admin"));
+  BOOST_TEST_REQUIRE(engine.requests.size() == 3U);
+  BOOST_TEST(engine.requests[0].tenant == 1U);
+  BOOST_TEST(engine.requests[1].tenant == 2U);
+  BOOST_TEST(engine.requests[2].tenant == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(a_key_has_so_many_requests_a_minute) {

@@ -1,6 +1,7 @@
 """API keys from the command line to the refused request: made, used, limited, revoked, counted."""
 
 import json
+import socket
 import sqlite3
 import subprocess
 import time
@@ -92,6 +93,45 @@ def test_limits_are_told_as_429_with_a_time(locked):
     assert answered.count(True) >= 1
     assert answered.count(False) >= 1
     assert ask(server, user) is not None
+
+
+def waiting(server: Server, admin: str) -> float:
+    """Requests that wait, as /metrics says."""
+    request = urllib.request.Request(server.url + "/metrics", headers={"Authorization": f"Bearer {admin}"})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        lines = reply.read().decode().splitlines()
+    return float(next(line for line in lines if line.startswith("vllm:num_requests_waiting{")).rsplit(" ", 1)[1])
+
+
+def test_a_key_that_queues_many_lets_another_pass(tmp_path):
+    """The other's single request waits for the one that runs, not for the dozen before it."""
+    admin, many, single = (keys(tmp_path, "create", *made) for made in (("boss", "--admin"), ("many",), ("single",)))
+    server = Server(tmp_path, "--max-num-seqs", "1")
+    messages = [{"role": "user", "content": "Hello"}]
+    wanted = {"model": "llava", "messages": messages, "max_tokens": 1900, "ignore_eos": True, "stream": True}
+    body = json.dumps(wanted).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {many}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(12)]
+    for client in clients:
+        client.sendall(head.encode() + body)
+    until(lambda: waiting(server, admin) >= 10)
+    ask(server, single)
+    assert waiting(server, admin) >= 5
+    for client in clients:
+        client.close()
+    until(lambda: waiting(server, admin) == 0)
+    assert server.stop() == 0
+
+
+def test_only_an_admins_key_goes_before_others(locked):
+    """A user's may stand back."""
+    server, admin, user = locked
+    assert ask(server, admin, extra_body={"priority": -1}) is not None
+    assert ask(server, user, extra_body={"priority": 1}) is not None
+    with pytest.raises(openai.PermissionDeniedError) as caught:
+        ask(server, user, extra_body={"priority": -1})
+    assert (caught.value.code, caught.value.param) == ("admin_key_needed", "priority")
 
 
 def test_keys_made_and_revoked_count_without_a_restart(tmp_path):

@@ -48,6 +48,44 @@ BOOST_AUTO_TEST_CASE(cancelling_while_its_picture_is_encoded_waits_for_the_lane)
   }
 }
 
+// The copy stands behind a step of the language device's lane.
+BOOST_AUTO_TEST_CASE(
+    cancelling_while_its_rows_travel_ends_it_at_once_and_frees_all_after_the_copy) {
+  EngineFixture fixture(small_config(), true);
+  fixture.fake.language->gate.close();
+  const GenerateRequest text = long_request(text_prompt(10, 1), 5);
+  const auto good = fixture.submit(text);
+  fixture.engine->poll();
+  BOOST_REQUIRE(fixture.fake.language->gate.wait_for_visitor());
+  const auto sink = fixture.submit(long_request(picture_prompt(1), 5));
+  fixture.run_until([&] { return fixture.engine->stats().images_encoded == 1; });
+  fixture.engine->cancel(fixture.last_id);
+  fixture.engine->poll();
+  BOOST_TEST(sink->n_done == 1);
+  BOOST_TEST(!fixture.engine->idle());
+  fixture.fake.language->gate.open();
+  fixture.run_until_idle();
+  BOOST_TEST(sink->n_done == 1);
+  BOOST_TEST(fixture.engine->stats().kv_blocks_used == 0);
+  check_result(text, *good);
+  const GenerateRequest again = long_request(picture_prompt(1), 5);
+  const auto next = fixture.submit(again);
+  fixture.run_until_idle();
+  check_result(again, *next);
+}
+
+BOOST_AUTO_TEST_CASE(cancelling_between_two_tokens_leaves_nothing_held) {
+  EngineFixture fixture;
+  const auto sink = fixture.submit(long_request(text_prompt(10, 1), 50));
+  fixture.run_until([&] { return !sink->choices.empty() && sink->choices[0].n_tokens >= 3; });
+  fixture.engine->cancel(fixture.last_id);
+  fixture.run_until_idle();
+  BOOST_TEST(sink->n_done == 1);
+  BOOST_TEST((sink->error && sink->error->kind == ErrorKind::kCancelled));
+  BOOST_TEST(sink->choices[0].n_tokens < 50);
+  BOOST_TEST(fixture.engine->stats().kv_blocks_used == 0);
+}
+
 BOOST_AUTO_TEST_CASE(cancelling_in_a_step_frees_its_blocks_when_the_step_is_done) {
   EngineFixture fixture;
   fixture.fake.language->gate.close();

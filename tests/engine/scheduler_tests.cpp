@@ -2,6 +2,7 @@
 // thread, no time.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <map>
 #include <random>
@@ -469,6 +470,45 @@ std::string random_run(uint32_t seed) {
   BOOST_TEST(scheduler.pool().n_held() == 0);
   BOOST_TEST(scheduler.slots().n_held() == 0);
   return log;
+}
+
+// Prompts of any length arrive at any time; with blocks enough for all and a budget of at least one
+// token a sequence, everybody who generates has a token in every step.
+BOOST_AUTO_TEST_CASE(long_prompts_never_keep_a_stream_waiting) {
+  const uint32_t first_seed = test::test_seed();
+  for (uint32_t seed = first_seed; seed < first_seed + 50; ++seed) {
+    BOOST_TEST_CONTEXT("seed " << seed) {
+      std::mt19937 random(seed);
+      SchedulerConfig config = config_of(10'000, 8 + static_cast<int32_t>(random() % 40));
+      config.prefix_cache = random() % 2 == 0;
+      Script script(config);
+      RequestId next_id = 1;
+      std::set<RequestId> generating;
+      size_t n_watched = 0;
+      for (int i = 0; i < 400; ++i) {
+        if (random() % 8 == 0) {
+          script.arrive(next_id++, static_cast<int32_t>(1 + random() % 800), {}, 1, 150);
+        }
+        if (script.step() == "-") continue;
+        std::set<RequestId> in_step;
+        std::set<RequestId> sampled;
+        for (const StepOrder::Item& item : script.order.items) {
+          in_step.insert(item.sequence->request->id);
+          if (item.sample) sampled.insert(item.sequence->request->id);
+        }
+        BOOST_REQUIRE(std::ranges::includes(in_step, generating));
+        n_watched += generating.size();
+        script.step_done();
+        for (const RequestId id : sampled) {
+          generating.insert(id);
+          if (random() % 30 != 0) continue;
+          script.scheduler.finish(id, 0);
+          generating.erase(id);
+        }
+      }
+      BOOST_TEST(n_watched > 0U);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(same_events_give_same_orders_and_everybody_is_served) {

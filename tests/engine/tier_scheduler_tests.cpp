@@ -57,12 +57,13 @@ struct Script {
       : tiers(config), steps(config.units.size()), encodes(config.towers.size()) {}
 
   Result<int32_t> arrive(RequestId id, int32_t n_prompt, std::vector<PromptImage> images = {},
-                         int32_t n_choices = 1, int32_t max_tokens = 50) {
+                         int32_t n_choices = 1, int32_t max_tokens = 50, uint64_t tenant = 0) {
     NewRequest request{.id = id,
                        .prompt = {},
                        .images = std::move(images),
                        .n_choices = n_choices,
-                       .max_tokens = max_tokens};
+                       .max_tokens = max_tokens,
+                       .tenant = tenant};
     for (int32_t i = 0; i < n_prompt; ++i) {
       request.prompt.push_back(static_cast<int32_t>(id) * 1000 + i);
     }
@@ -553,6 +554,86 @@ BOOST_AUTO_TEST_CASE(another_tower_encodes_what_a_lost_one_had) {
   BOOST_TEST(script.arrive(3, 10, {image_at(0, 1, 8)}).error().code == "device_lost");
 }
 
+// ---- tenants
+
+namespace {
+
+// One unit that runs one request at a time.
+TierConfig one_at_a_time(int32_t max_queue = 256) {
+  TierConfig config;
+  config.units = {{.device = 0, .scheduling = unit_config(), .towers = {}}};
+  config.units[0].scheduling.max_num_seqs = 1;
+  config.max_queue = max_queue;
+  return config;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_tenants_many_requests_let_anothers_single_one_pass) {
+  Script script(one_at_a_time());
+  for (RequestId id = 1; id <= 5; ++id) BOOST_REQUIRE(script.arrive(id, 4, {}, 1, 1, 1));
+  BOOST_TEST(script.run(0) == "1:0+4!");
+  BOOST_REQUIRE(script.arrive(6, 4, {}, 1, 1, 2));
+  BOOST_TEST(script.tiers.n_tenants_waiting() == 2);
+  script.tiers.finish(1, 0);
+  BOOST_TEST(script.run(0) == "6:0+4!");
+  script.tiers.finish(6, 0);
+  BOOST_TEST(script.run(0) == "2:0+4!");
+  BOOST_TEST(script.tiers.n_tenants_waiting() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(tenants_share_by_tokens) {
+  Script script(one_at_a_time());
+  // Of tenant 1 each takes 16 + 2, of tenant 2 each 4 + 2.
+  for (RequestId id = 10; id < 14; ++id) BOOST_REQUIRE(script.arrive(id, 16, {}, 1, 1, 1));
+  for (RequestId id = 20; id < 29; ++id) BOOST_REQUIRE(script.arrive(id, 4, {}, 1, 1, 2));
+  std::string order;
+  for (int i = 0; i < 12; ++i) {
+    BOOST_REQUIRE(script.run(0) != "-");
+    const RequestId id = script.steps[0].items.front().sequence->request->id;
+    order += id < 20 ? 'a' : 'b';
+    script.tiers.finish(id, 0);
+  }
+  BOOST_TEST(order == "abbbabbbabbb");
+}
+
+BOOST_AUTO_TEST_CASE(a_priority_goes_before_turns_and_classes_do_not_mix) {
+  Script script(one_at_a_time());
+  for (RequestId id = 1; id <= 3; ++id) BOOST_REQUIRE(script.arrive(id, 4, {}, 1, 1, 1));
+  BOOST_TEST(script.run(0) == "1:0+4!");
+  BOOST_REQUIRE(script.tiers.arrived({.id = 4,
+                                      .prompt = std::vector<int32_t>(4, 4),
+                                      .images = {},
+                                      .max_tokens = 1,
+                                      .priority = 5,
+                                      .tenant = 2}));
+  BOOST_REQUIRE(script.tiers.arrived({.id = 5,
+                                      .prompt = std::vector<int32_t>(4, 5),
+                                      .images = {},
+                                      .max_tokens = 1,
+                                      .priority = -5,
+                                      .tenant = 1}));
+  script.tiers.finish(1, 0);
+  for (const RequestId id : {5U, 2U, 3U, 4U}) {
+    BOOST_TEST(script.run(0) == fmt::format("{}:0+4!", id));
+    script.tiers.finish(id, 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_full_queue_has_room_for_a_tenant_that_has_none_in_it) {
+  Script script(one_at_a_time(2));
+  BOOST_TEST(script.arrive(1, 4, {}, 1, 1, 1).has_value());
+  BOOST_TEST(script.arrive(2, 4, {}, 1, 1, 1).has_value());
+  BOOST_TEST(script.arrive(3, 4, {}, 1, 1, 1).error().code == "queue_full");
+  BOOST_TEST(script.arrive(4, 4, {}, 1, 1, 2).has_value());
+  BOOST_TEST(script.arrive(5, 4, {}, 1, 1, 2).error().code == "queue_full");
+  script.tiers.cancel(4);
+  BOOST_TEST(script.arrive(6, 4, {}, 1, 1, 2).has_value());
+  for (const RequestId id : {1U, 2U, 6U}) script.tiers.cancel(id);
+  BOOST_TEST(script.tiers.n_tenants_waiting() == 0);
+  BOOST_TEST(script.tiers.n_requests() == 0);
+}
+
 // Random events against random topologies: everybody is served or told so, and the same events give
 // the same orders.
 std::string random_run(uint32_t seed) {
@@ -598,7 +679,8 @@ std::string random_run(uint32_t seed) {
         n += rows + draw(0, 4);
       }
       const std::vector<int32_t> wanted(static_cast<size_t>(draw(1, 3)), draw(1, 10));
-      const auto taken = script.arrive(id, n + 1, images, static_cast<int32_t>(wanted.size()), 10);
+      const auto taken = script.arrive(id, n + 1, images, static_cast<int32_t>(wanted.size()), 10,
+                                       static_cast<uint64_t>(draw(0, 2)));
       if (taken) {
         left[id] = wanted;
       } else {
@@ -678,6 +760,7 @@ std::string random_run(uint32_t seed) {
     if (next_id > 25 && left.empty() && tiers.n_requests() == 0) break;
   }
   BOOST_TEST(left.empty(), "not everybody was served");
+  BOOST_TEST(tiers.n_tenants_waiting() == 0);
   for (int32_t unit = 0; unit < 2; ++unit) {
     BOOST_TEST(tiers.unit(unit).pool().n_held() == 0);
     BOOST_TEST(tiers.unit(unit).slots().n_held() == 0);

@@ -1,5 +1,5 @@
 // Worker jobs run off the loop thread and are told of on it; the pool is bounded; jobs that wait
-// can be cancelled, jobs that run cannot; a pool can go while its jobs run.
+// can be cancelled, jobs that run cannot; tenants take turns; a pool can go while its jobs run.
 #include <boost/test/unit_test.hpp>
 #include <future>
 #include <memory>
@@ -93,6 +93,42 @@ BOOST_AUTO_TEST_CASE(waiting_job_is_cancelled_and_never_runs) {
   run_until(loop, [&] { return pool.n_jobs() == 0; }, "the other jobs");
   BOOST_TEST(!ran);
   BOOST_TEST(told == 1);
+}
+
+// Were they not in turns, the first tenant's jobs would hold both threads until the second's ran.
+BOOST_AUTO_TEST_CASE(tenants_take_turns) {
+  Loop loop;
+  WorkerPool pool(loop, 100);
+  block_all_threads(pool);
+  std::promise<void> other_ran;
+  const auto wait_for_other = [done = other_ran.get_future().share()] { done.wait(); };
+  for (int i = 0; i < 20; ++i)
+    BOOST_REQUIRE(pool.submit(wait_for_other, [](const Status&) {}, {.tenant = 1, .cost = 10}));
+  bool told = false;
+  BOOST_REQUIRE(pool.submit([&] { other_ran.set_value(); }, [&](const Status&) { told = true; },
+                            {.tenant = 2, .cost = 1000}));
+  let_go();
+  run_until(loop, [&] { return told; }, "the other tenant's job");
+  if (!told) other_ran.set_value();
+  run_until(loop, [&] { return pool.n_jobs() == 0; }, "all jobs");
+}
+
+BOOST_AUTO_TEST_CASE(a_full_pool_takes_the_only_job_of_a_tenant) {
+  Loop loop;
+  WorkerPool pool(loop, kThreads + 1);
+  block_all_threads(pool);
+  int done = 0;
+  const auto submit = [&](uint64_t tenant) {
+    return pool.submit([] {}, [&](const Status&) { ++done; }, {.tenant = tenant, .cost = 1})
+        .has_value();
+  };
+  BOOST_TEST(submit(1));
+  BOOST_TEST(!submit(1));
+  BOOST_TEST(submit(2));
+  BOOST_TEST(!submit(2));
+  let_go();
+  run_until(loop, [&] { return pool.n_jobs() == 0; }, "the jobs");
+  BOOST_TEST(done == 2);
 }
 
 BOOST_AUTO_TEST_CASE(running_job_is_not_cancelled) {
