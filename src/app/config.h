@@ -33,7 +33,8 @@ struct Config {
   std::string host = "127.0.0.1";
   int32_t port = 8080;
   int32_t shutdown_timeout_s = 60;
-  int32_t max_body_mib = 0;  // 0 = what the picture limits need
+  int32_t max_body_mib = 0;     // 0 = what the picture limits need
+  int32_t max_connections = 0;  // 0 = what the queue needs, and some more
   std::vector<std::string> served_model_names;
   DType dtype = DType::kBF16;
   int32_t max_model_len = 0;  // 0 = the model's

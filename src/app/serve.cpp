@@ -17,6 +17,7 @@
 #include "api/api_handler.h"
 #include "api/picture_fetcher.h"
 #include "app/commands.h"
+#include "app/descriptors.h"
 #include "app/doctor.h"
 #include "app/environment.h"
 #include "app/exit_codes.h"
@@ -43,6 +44,7 @@ namespace hs {
 namespace {
 
 constexpr int64_t kTickMs = 1000;
+constexpr int64_t kCommentsMs = 100;
 constexpr int64_t kProgressLogMs = 5000;
 constexpr int64_t kAfterCancelMs = 2000;  // for what was cancelled to send its last event
 constexpr int64_t kIdleWaitMs = 2000;     // for lanes and workers to finish their work in hand
@@ -128,6 +130,7 @@ class Server {
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<SignalWatcher> signals_;
   std::unique_ptr<Timer> tick_;
+  std::unique_ptr<Timer> comments_;
   std::unique_ptr<Timer> beat_;  // where the service manager watches
   std::unique_ptr<Timer> deadline_;
   std::unique_ptr<Timer> idle_poll_;
@@ -144,6 +147,7 @@ ApiOptions Server::api_options() {
   options.limits.image_bytes_max = config_.image_bytes_max();
   options.limits.media = media_;
   options.held_bodies_bytes_max = all_bodies_bytes_max();
+  options.pixel_bytes_max = std::max(options.pixel_bytes_max, available_memory_bytes() / 4);
   if (!config_.model.empty()) options.served_names = served_names(config_);
   options.loopback_only = is_loopback_address(host_);
   options.pages = web_assets();
@@ -157,6 +161,7 @@ ApiOptions Server::api_options() {
       return query_requests(path, filter);
     };
   }
+  options.n_connections = [this] { return http_ == nullptr ? 0 : http_->n_connections(); };
   if (log_ != nullptr) options.costs = &costs_;
   options.doctor = [&config = config_] {
     return doctor_json(examine(config, {.serving = true, .checksums = false}));
@@ -190,6 +195,11 @@ Result<HttpServerOptions> Server::http_options() {
   }
   http.limits.body_bytes_max = config_.body_bytes_max();
   http.limits.all_bodies_bytes_max = all_bodies_bytes_max();
+  const size_t descriptors = raise_descriptor_limit();
+  http.limits.n_connections_max = connections_max(config_, descriptors);
+  if (http.limits.n_connections_max < connections_max(config_, SIZE_MAX))
+    log_warning("at most {} connections at a time: the limit of open files is {}",
+                http.limits.n_connections_max, descriptors);
   return http;
 }
 
@@ -239,6 +249,8 @@ Status Server::start() {
 void Server::make_timers() {
   tick_ = std::make_unique<Timer>(loop_, [this] { tick(); });
   tick_->start(kTickMs, kTickMs);
+  comments_ = std::make_unique<Timer>(loop_, [this] { api_->tick(); });
+  comments_->start(kCommentsMs, kCommentsMs);
   if (const int64_t ping_ms = manager_.ping_interval_us() / 1000; ping_ms > 0) {
     beat_ = std::make_unique<Timer>(loop_, [this] { beat(); });
     beat_->start(ping_ms, ping_ms);
@@ -251,7 +263,6 @@ void Server::make_timers() {
 }
 
 void Server::tick() {
-  api_->tick();
   if (stopping_) return;
   key_watch_->look();
   const ServedState served = models_->state();

@@ -221,6 +221,11 @@ constexpr Setting kSettings[] = {
     {"--max-body-mib", "server.max_body_mib", "HETEROSERVE_MAX_BODY_MIB", "0", "N",
      "Largest request body; 0: what the picture limits need, at least 64",
      set_integer<&Config::max_body_mib, 0, 65536>},
+    {"--max-connections", "server.max_connections", "HETEROSERVE_MAX_CONNECTIONS", "0", "N",
+     "Connections at a time; one more gets 503; 0: the queue, the batch and 1,024 more. The limit "
+     "of "
+     "open files bounds both",
+     set_integer<&Config::max_connections, 0, kMany>},
     {"--limit-mm-per-prompt", "images.limit_mm_per_prompt", "HETEROSERVE_LIMIT_MM_PER_PROMPT",
      "image=8", "image=N", "Pictures in one conversation", set_images},
     {"--max-image-mib", "images.max_image_mib", "HETEROSERVE_MAX_IMAGE_MIB", "20", "N",

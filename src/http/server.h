@@ -16,7 +16,7 @@ namespace hs {
 struct HttpServerOptions {
   std::string host = "127.0.0.1";  // "::" takes IPv4 and IPv6
   uint16_t port = 8080;            // 0 picks a free one
-  int backlog = 511;
+  int backlog = 4096;              // the system may allow fewer
   int inherited_socket = -1;  // bound by whoever started the process; host and port do not count
   HttpLimits limits;
 };

@@ -5,13 +5,13 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "loop/socket_address.h"
 
 namespace hs {
@@ -97,6 +97,17 @@ struct TcpStream::Handle {
 
 TcpStream::~TcpStream() {
   handle_->close();
+}
+
+std::unique_ptr<TcpStream> TcpStream::take(Loop& loop, int descriptor) {
+  auto* handle = new Handle(loop);
+  std::unique_ptr<TcpStream> stream(new TcpStream(handle));
+  if (uv_tcp_open(&handle->tcp, descriptor) != 0) {
+    ::close(descriptor);
+    return nullptr;
+  }
+  handle->set_options();
+  return stream;
 }
 
 Result<std::unique_ptr<TcpStream>> TcpStream::connect(Loop& loop, std::string_view address,
@@ -194,83 +205,6 @@ void TcpStream::set_send_buffer_bytes(int bytes) {
 
 void TcpStream::set_receive_buffer_bytes(int bytes) {
   uv_recv_buffer_size(reinterpret_cast<uv_handle_t*>(&handle_->tcp), &bytes);
-}
-
-struct TcpListener::Handle {
-  uv_tcp_t tcp{};
-  Loop* loop = nullptr;
-  OnConnection on_connection;  // empty once the owner is gone
-
-  void accept() {
-    auto* accepted = new TcpStream::Handle(*loop);
-    std::unique_ptr<TcpStream> stream(new TcpStream(accepted));
-    const int error = uv_accept(reinterpret_cast<uv_stream_t*>(&tcp), accepted->stream());
-    if (error != 0) return;  // the client left between its knock and the answer
-    accepted->set_options();
-    on_connection(std::move(stream));
-  }
-};
-
-std::unique_ptr<TcpListener> TcpListener::make(Loop& loop, OnConnection on_connection) {
-  auto* handle = new Handle;
-  handle->loop = &loop;
-  handle->on_connection = std::move(on_connection);
-  HS_CHECK_EQ(uv_tcp_init(loop.uv(), &handle->tcp), 0);
-  handle->tcp.data = handle;
-  return std::unique_ptr<TcpListener>(new TcpListener(handle));
-}
-
-int TcpListener::start(int backlog) {
-  const auto on_knock = [](uv_stream_t* stream, int status) {
-    auto* self = static_cast<Handle*>(stream->data);
-    if (status != 0) return log_warning("cannot accept a connection: {}", uv_strerror(status));
-    if (self->on_connection) self->accept();
-  };
-  return uv_listen(reinterpret_cast<uv_stream_t*>(&handle_->tcp), backlog, on_knock);
-}
-
-Result<std::unique_ptr<TcpListener>> TcpListener::adopt(Loop& loop, int descriptor, int backlog,
-                                                        OnConnection on_connection) {
-  auto listener = make(loop, std::move(on_connection));
-  int error = uv_tcp_open(&listener->handle_->tcp, descriptor);
-  if (error == 0) error = listener->start(backlog);
-  if (error != 0)
-    return fail(ErrorKind::kIo, fmt::format("cannot listen on the inherited socket {}: {}",
-                                            descriptor, uv_strerror(error)));
-  return listener;
-}
-
-Result<std::unique_ptr<TcpListener>> TcpListener::listen(Loop& loop, const std::string& host,
-                                                         uint16_t port, int backlog,
-                                                         OnConnection on_connection) {
-  const Result<sockaddr_storage> target = resolve_address(loop, host, port);
-  if (!target) return std::unexpected(target.error());
-  auto listener = make(loop, std::move(on_connection));
-  int error = uv_tcp_bind(&listener->handle_->tcp, reinterpret_cast<const sockaddr*>(&*target), 0);
-  if (error == 0) error = listener->start(backlog);
-  if (error != 0)
-    return fail(ErrorKind::kIo,
-                fmt::format("cannot listen on {}: {}", address_text(*target), uv_strerror(error)));
-  return listener;
-}
-
-TcpListener::~TcpListener() {
-  uv_close(reinterpret_cast<uv_handle_t*>(&handle_->tcp),
-           [](uv_handle_t* handle) { delete static_cast<Handle*>(handle->data); });
-}
-
-std::string TcpListener::address() const {
-  sockaddr_storage address{};
-  int length = sizeof address;
-  HS_CHECK_EQ(uv_tcp_getsockname(&handle_->tcp, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  return address_text(address);
-}
-
-uint16_t TcpListener::port() const {
-  sockaddr_storage address{};
-  int length = sizeof address;
-  HS_CHECK_EQ(uv_tcp_getsockname(&handle_->tcp, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  return address_port(address);
 }
 
 }  // namespace hs

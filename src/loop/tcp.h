@@ -79,10 +79,13 @@ class TcpStream {
   friend class TcpListener;
   struct Handle;
   explicit TcpStream(Handle* handle) : handle_(handle) {}
+  // An accepted connection; null, and closed, when it is no good.
+  static std::unique_ptr<TcpStream> take(Loop& loop, int descriptor);
   Handle* handle_;  // freed by libuv's close callback
 };
 
-// Accepts connections. Loop thread only. Destroying it stops listening at once.
+// Accepts connections. Loop thread only. Destroying it stops listening at once. When the process is
+// out of descriptors or memory, new connections wait in the backlog until it has some.
 class TcpListener {
  public:
   using OnConnection = std::function<void(std::unique_ptr<TcpStream>)>;
@@ -107,9 +110,7 @@ class TcpListener {
  private:
   struct Handle;
   explicit TcpListener(Handle* handle) : handle_(handle) {}
-  static std::unique_ptr<TcpListener> make(Loop& loop, OnConnection on_connection);
-  int start(int backlog);  // 0 or libuv's error
-  Handle* handle_;         // freed by libuv's close callback
+  Handle* handle_;  // freed by libuv's close callback
 };
 
 }  // namespace hs

@@ -71,6 +71,7 @@ BOOST_AUTO_TEST_CASE(defaults_are_those_of_the_table) {
   BOOST_TEST(config.max_num_batched_tokens == by_table.max_num_batched_tokens);
   BOOST_TEST(config.block_size == by_table.block_size);
   BOOST_TEST(config.max_queue == by_table.max_queue);
+  BOOST_TEST(config.max_connections == by_table.max_connections);
   BOOST_TEST(config.images_max == by_table.images_max);
   BOOST_TEST(config.max_image_mib == by_table.max_image_mib);
   BOOST_TEST(config.max_encode_patches == by_table.max_encode_patches);

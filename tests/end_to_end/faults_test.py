@@ -136,6 +136,29 @@ def test_full_disk_under_the_log(start):
         assert log.execute("select count(*) from requests").fetchone()[0] < 400, "the disk was not full"
 
 
+def test_more_clients_than_open_files(start):
+    """Those over the limit are refused or wait; when others leave, all is well."""
+    server = start(open_files_max=120)
+    clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
+    for client in clients:
+        client.settimeout(30)
+        client.sendall(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+    served = sum(client.recv(12) == b"HTTP/1.1 200" for client in clients[:50])
+    assert served == 50
+    assert server.process.poll() is None
+    for client in clients:
+        client.close()
+
+    def connections() -> float:
+        try:
+            return gauge(server, "heteroserve_connections")
+        except OSError:  # still full
+            return -1
+
+    wait_for(lambda: connections() == 1, what="only the one that asks")
+    is_healthy(server)
+
+
 def test_kill_9_keeps_the_rows_written_before(start):
     """The log opens again and holds the finished requests."""
     server = start()

@@ -21,7 +21,14 @@ PICTURES = ROOT / "models/demo/examples"
 class Server:
     """One running `heteroserve serve`; stderr is kept for failure messages."""
 
-    def __init__(self, folder: Path, *flags: str, model: Path | str = DEMO, file_bytes_max: int | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        *flags: str,
+        model: Path | str = DEMO,
+        file_bytes_max: int | None = None,
+        open_files_max: int | None = None,
+    ):
         self.log_path = folder / "requests.db"
         self.keys_path = folder / "keys.db"
         command = [
@@ -38,6 +45,8 @@ class Server:
         def limit_files() -> None:
             if file_bytes_max is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
+            if open_files_max is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (open_files_max, open_files_max))
 
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HETEROSERVE_")}
         self.process = subprocess.Popen(

@@ -1,11 +1,16 @@
 // Streams carry bytes in order with back-pressure both ways, tell how they ended, and may be
 // destroyed at any time.
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "loop/tcp.h"
 #include "support/loop_wait.h"
@@ -71,6 +76,30 @@ BOOST_AUTO_TEST_CASE(a_bound_socket_can_be_taken_over) {
   until([&] { return n_accepted == 1; }, "the connection");
 
   BOOST_TEST(!TcpListener::adopt(loop, 1 << 20, 16, {}).has_value());
+}
+
+// No turning in a circle meanwhile: a listener without descriptors would be ready all the time.
+BOOST_AUTO_TEST_CASE(without_descriptors_connections_wait_until_there_are_some) {
+  rlimit before{};
+  BOOST_REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  TcpClient client(loop, listener->port());  // in the backlog from here on, until the loop turns
+  std::vector<int> taken;
+  rlimit low = before;
+  low.rlim_cur = std::min<rlim_t>(before.rlim_cur, 512);
+  BOOST_REQUIRE(setrlimit(RLIMIT_NOFILE, &low) == 0);
+  for (int made = open("/dev/null", O_RDONLY); made >= 0; made = open("/dev/null", O_RDONLY))
+    taken.push_back(made);
+  TcpStream* const first = far.stream.get();
+  bool late = false;
+  Timer wait(loop, [&] { late = true; });
+  wait.start(300);
+  int n_turns = 0;
+  for (; !late; ++n_turns) loop.run_once(true);
+  BOOST_TEST(far.stream.get() == first);
+  BOOST_TEST(n_turns < 2000);
+  for (const int each : taken) close(each);
+  BOOST_REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  until([&] { return far.stream.get() != first; }, "the connection");
 }
 
 BOOST_AUTO_TEST_CASE(bytes_arrive_in_order_both_ways) {
