@@ -3,10 +3,11 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 MODEL ?= models/demo/llava
 ARGS ?=
+SECONDS_OF_SOAK = $(or $(SECONDS),1800)
 PRESET ?= release
 
 .DEFAULT_GOAL := build
-.PHONY: web deb deb-check run build test test-cuda test-cuda-mutants cuda-build cuda-report gpu-check test-reference bench bench-cuda-host bench-tiers bench-truth bench-plan bench-full-size lint fmt asan tsan fuzz clean help
+.PHONY: web deb deb-check run build test test-cuda test-cuda-mutants cuda-build cuda-report gpu-check test-reference bench bench-cuda-host bench-tiers bench-truth bench-plan bench-full-size bench-streams soak lint fmt asan tsan fuzz clean help
 
 run: build  ## install what is missing, build, and serve the demo model at http://127.0.0.1:8080
 	build/release/heteroserve serve $(MODEL) $(ARGS)
@@ -78,6 +79,16 @@ bench-full-size:  ## random-weight LLaVA-1.5-7B and Qwen2.5-VL-3B on the CPU; ne
 	@packaging/install-deps.sh --test
 	@tools/build.sh release heteroserve hs_bench_machine
 	@tests/bench/run_full_size.sh build/release $(ARGS)
+
+soak:  ## random clients against one server for half an hour (SECONDS=..., ARGS=--seed N): gauges end at zero, memory stays flat
+	@packaging/install-deps.sh --test
+	@tools/build.sh release heteroserve
+	@tests/soak/run.sh build/release soak.py --seconds $(SECONDS_OF_SOAK) --answer-ms 100 $(ARGS)
+
+bench-streams:  ## what each of 10,000 open streams costs in memory, and whether the server still answers others
+	@packaging/install-deps.sh --test
+	@tools/build.sh release heteroserve
+	@tests/soak/run.sh build/release streams.py $(ARGS)
 
 web:  ## build web/dist, the page that is compiled into the binary; only after a change of web/
 	@tools/web.sh
