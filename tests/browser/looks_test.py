@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
+from real_server import PICTURES, Server
 from steps import ask, ask_about, run_on
 
 PAGES = {
@@ -73,7 +74,7 @@ def test_pages_fit_a_phone(page):
 
 
 @pytest.mark.skipif("SCREENSHOTS" not in os.environ, reason="SCREENSHOTS names no folder")
-def test_pictures_for_the_readme(context, page, server):
+def test_pictures_for_the_readme(context, page, server, tmp_path):
     """What README and docs show."""
     folder = Path(os.environ["SCREENSHOTS"])
     ask_about(page, "picture1.png")
@@ -82,10 +83,15 @@ def test_pictures_for_the_readme(context, page, server):
     other = context.new_page()
     other.set_viewport_size({"width": 1280, "height": 1050})
     other.goto(server.url + "/#/dashboard")
-    for _ in range(3):
+    for n_left in (3, 2, 1, 0):
+        page.get_by_role("button", name="New conversation").click()  # a longer one would not fit the context
+        page.set_input_files("#file", PICTURES / "picture1.png")
+        expect(page.locator("#preview")).to_be_visible()
+        if n_left == 0:
+            run_on(page, 1400)
         ask(page, "Describe the picture.")
-        expect(page.locator("#send")).to_be_enabled(timeout=60_000)
-    ask(page, "Describe the picture.")
+        if n_left > 0:
+            expect(page.locator("#send")).to_be_enabled(timeout=60_000)
     expect(other.locator("#running-requests tbody tr").first).to_be_visible()
     other.wait_for_timeout(1500)
     other.screenshot(path=folder / "dashboard.png")
@@ -95,6 +101,16 @@ def test_pictures_for_the_readme(context, page, server):
     other.get_by_label("with pictures").check()
     other.locator("#log-rows tbody button").last.click()
     other.screenshot(path=folder / "requests.png")
+    # With something to say.
+    flags = ["--transfer", "staged", "--cut", "pre", "--max-model-len", "512", "--kv-blocks", "48"]
+    warned = Server(tmp_path, *flags)
+    other.goto(warned.url + "/#/doctor")
+    other.get_by_label("only what is not good").check()
+    expect(other.get_by_text("has no effect").first).to_be_visible(timeout=60_000)
+    other.set_viewport_size({"width": 1280, "height": 420})
+    other.screenshot(path=folder / "doctor.png")
+    other.close()
+    assert warned.stop() == 0
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 390, "height": 780})
     page.evaluate("scrollTo(0, 0)")

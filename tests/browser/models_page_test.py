@@ -1,5 +1,6 @@
 """Models in a real browser: planned and fetched from a local hub, loaded, unloaded and removed on the page."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -58,6 +59,8 @@ def test_a_model_is_fetched_loaded_and_removed_on_the_page(browser, hub, empty_s
         jobs = page.locator("#pull-jobs tbody tr")
         expect(jobs).to_contain_text("running")
         no_barriers(page)
+        if folder := os.environ.get("SCREENSHOTS"):
+            page.screenshot(path=Path(folder) / "models.png")
         page.get_by_role("button", name="Cancel org/tiny").click()
         expect(jobs).to_contain_text("cancelled")
         expect(page.get_by_text("Not complete: org/tiny")).to_be_visible()

@@ -1,1 +1,0 @@
-import{b as e,r as t}from"./index.ca2126f508.js";import{t as n}from"./jsxRuntime.d343f02035.js";function r({label:r,heads:i,id:a,children:o}){return n(t,{label:r,panel:!0,children:n(`table`,{id:a,children:[n(`thead`,{children:n(`tr`,{children:i.map(t=>n(`th`,{scope:`col`,children:e(t)},t))})}),n(`tbody`,{children:o})]})})}export{r as t};
