@@ -276,7 +276,6 @@ cudaError_t launch_on(cudaStream_t stream, const void* entry, dim3 grid, dim3 bl
                                   block.x),
               .type = cudaGraphNodeTypeKernel,
               .entry = entry};
-    if (!m.spec().runs_kernels) return m.submit(*s, std::move(work));
     std::string fault = host_memory_in(m, arguments);
     work.run = [&m, grid, block, shared_bytes, device_id = s->device, fault = std::move(fault),
                 body = std::move(body)] {

@@ -157,6 +157,7 @@ cudaError_t Machine::submit_after(Stream& stream, std::vector<OperationPtr> othe
 cudaError_t Machine::submit(Stream& stream, Work work, std::vector<OperationPtr> after,
                             OperationPtr* operation) {
   if (const cudaError_t e = state_of(stream.device); e != cudaSuccess) return e;
+  if (!spec_.runs_kernels && work.type == cudaGraphNodeTypeKernel) work.start = work.run = nullptr;
   if (stream.capture != nullptr) return add_to_capture(stream, std::move(work));
   if (const cudaError_t e = check_implicit(stream); e != cudaSuccess) return e;
   auto op = std::make_shared<Operation>();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -26,6 +27,9 @@ class DeviceArray {
   }
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
+  DeviceArray(DeviceArray&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)), n_(other.n_) {}
+  DeviceArray& operator=(DeviceArray&&) = delete;
   ~DeviceArray() { cudaFree(memory_); }
 
   T* data() const {
