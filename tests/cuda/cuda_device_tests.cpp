@@ -180,6 +180,20 @@ BOOST_AUTO_TEST_CASE(peer_access_is_used_where_it_works_and_lies_are_found_out) 
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_peer_copy_is_there_for_the_ops_when_it_returns) {
+  on_machines(two_cards(Peer::kYes), [](FakeMachine&) {
+    const auto from = make_gpu(0);
+    const auto to = make_gpu(1);
+    BOOST_REQUIRE(to->reaches(*from));
+    const auto bytes = random_bytes(5000, 7);
+    Buffer source = must_allocate(*from, bytes.size());
+    Buffer target = must_allocate(*to, bytes.size());
+    BOOST_TEST(from->write(bytes.data(), source.data(), bytes.size()).has_value());
+    BOOST_TEST(to->copy_from(*from, source.data(), target.data(), bytes.size()).has_value());
+    BOOST_TEST((download<unsigned char>(*to, target.data(), bytes.size()) == bytes));
+  });
+}
+
 BOOST_AUTO_TEST_CASE(a_failed_call_comes_back_at_the_next_sync_with_its_text_and_once) {
   FakeMachine machine({.devices = {cuda_emu::a100()}});
   {

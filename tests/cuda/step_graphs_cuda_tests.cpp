@@ -37,14 +37,17 @@ std::vector<std::vector<int32_t>> run(bool graphs, const std::filesystem::path& 
   StepRunner runner(*model, *device, 330);
   std::vector<StepRunner::Sequence> sequences;
   for (int32_t i = 0; i < kSequences; ++i) {
-    sequences.push_back(runner.start(tiny_prompt(*model, 3, i, false)));
+    sequences.push_back(runner.start(tiny_prompt(*model, 3 + i % 3, i, false)));
   }
   // Rows 1, 2, 4, 8 and multiples of 8; tables of 16 blocks, and of the 26 that a sequence may
   // have.
   BOOST_TEST(machine.calls("cudaGraphInstantiate") == (graphs ? 11U * 2 : 0U));
-  for (size_t first = 0; first < sequences.size(); first += 33) {
+  constexpr size_t kTogether = 22;
+  for (size_t first = 0; first < sequences.size(); first += kTogether) {
     std::vector<StepRunner::Share> prompts;
-    for (size_t i = first; i < first + 33; ++i) prompts.push_back({&sequences[i], 3});
+    for (size_t i = first; i < first + kTogether; ++i) {
+      prompts.push_back({&sequences[i], std::ssize(sequences[i].tokens)});
+    }
     runner.step(prompts);
   }
   const uint64_t launched = machine.counters().graph_launches;
