@@ -33,7 +33,7 @@ from watch import Probe, rss_bytes, wait_until_idle  # noqa: E402
 CLIENTS = 16
 FLAGS = (
     *("--consumer", "cpu:0", "--datacenter", "cpu:1", "--steal", "on"),
-    *("--max-queue", "24", "--max-num-seqs", "8", "--kv-blocks", "300", "--served-model-name", "llava"),
+    *("--max-queue", "4", "--max-num-seqs", "4", "--kv-blocks", "300", "--served-model-name", "llava"),
 )
 # Questions about one picture that the demo model is known to answer.
 EXAMPLES = [
