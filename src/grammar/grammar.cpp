@@ -3,14 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <nlohmann/json.hpp>
-#include <string>
 #include <unordered_set>
-
-#include "grammar/code_points.h"
-#include "grammar/json_parts.h"
-#include "grammar/json_schema.h"
-#include "grammar/pattern_parser.h"
 
 namespace hs {
 namespace {
@@ -20,39 +13,13 @@ constexpr size_t kMaskBytesMax = size_t{32} << 20;  // of its masks: then they a
 constexpr size_t kExitsMax = 20'000;
 constexpr uint32_t kWorthALoop = 64;  // tokens below a node, to find a state's loop for
 
-Result<Expr> parse(ExpressionPool& pool, Grammar::Language language, std::string_view text) {
-  switch (language) {
-    case Grammar::Language::kJsonObject:
-      return JsonParts(pool).object();
-    case Grammar::Language::kJsonSchema:
-      return parse_json_schema(pool, text);
-    case Grammar::Language::kRegex:
-      return parse_pattern(pool, text, {.whole = true},
-                           [&](const CodePointSet& set) { return utf8_of(pool, set); });
-    case Grammar::Language::kChoice:
-      break;
-  }
-  const nlohmann::json choices = nlohmann::json::parse(text, nullptr, false);
-  std::vector<Expr> options;
-  if (choices.is_array()) {
-    for (const auto& choice : choices) {
-      if (!choice.is_string())
-        return fail(ErrorKind::kInvalidArgument, "A choice must be a string.");
-      options.push_back(pool.literal(choice.get_ref<const std::string&>()));
-    }
-  }
-  if (options.empty())
-    return fail(ErrorKind::kInvalidArgument, "There must be at least one choice.");
-  return pool.either(options);
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Grammar>> Grammar::make(std::shared_ptr<const TokenTrie> vocabulary,
                                                std::vector<int32_t> end_ids, Language language,
                                                std::string_view text, bool optional_space) {
   ExpressionPool pool;
-  const Result<Expr> parsed = parse(pool, language, text);
+  const Result<Expr> parsed = parse_language(pool, language, text);
   if (!parsed) return std::unexpected(parsed.error());
   if (*parsed == kNoText) return fail(ErrorKind::kInvalidArgument, "Nothing satisfies this.");
   if (pool.bytes() > kBytesMax / 2)

@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "grammar/expression.h"
+#include "grammar/language.h"
 #include "grammar/token_trie.h"
 
 namespace hs {
@@ -31,12 +32,11 @@ struct TokenMask {
 
 class Grammar {
  public:
-  enum class Language { kJsonObject, kJsonSchema, kRegex, kChoice };
+  using Language = hs::Language;
 
-  // `end_ids`: tokens that end a text. `text`: the schema, the pattern (which matches the whole
-  // text), or a JSON array of strings; not used for kJsonObject. With `optional_space` a text may
-  // begin with a blank, which the detokenizer of some vocabularies drops. Errors: as
-  // parse_json_schema and parse_pattern.
+  // `end_ids`: tokens that end a text. `text`: as parse_language takes it. With `optional_space` a
+  // text may begin with a blank, which the detokenizer of some vocabularies drops. Errors: as
+  // parse_language.
   static Result<std::shared_ptr<Grammar>> make(std::shared_ptr<const TokenTrie> vocabulary,
                                                std::vector<int32_t> end_ids, Language language,
                                                std::string_view text, bool optional_space);

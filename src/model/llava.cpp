@@ -137,6 +137,7 @@ class LlavaPrompts final : public PromptBuilder {
       : text_(std::move(text)), config_(config), preprocessing_(preprocessing) {}
 
   const Tokenizer& tokenizer() const override { return text_.tokenizer(); }
+  const ToolFormat& tool_format() const override { return text_.tool_format(); }
 
   Result<int64_t> tokens_of(int32_t /*width*/, int32_t /*height*/,
                             const ImageOptions& /*options*/) const override {

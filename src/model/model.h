@@ -24,6 +24,7 @@
 #include "model/cut.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "text/tool_format.h"
 
 namespace hs {
 
@@ -98,6 +99,8 @@ class PromptBuilder {
  public:
   virtual ~PromptBuilder() = default;
   virtual const Tokenizer& tokenizer() const = 0;
+  // How the model writes calls of functions.
+  virtual const ToolFormat& tool_format() const { return hermes_tools(); }
   // Placeholder tokens of a picture with these sides, both above zero; its pixels are not needed.
   // Errors: those of preprocess().
   virtual Result<int64_t> tokens_of(int32_t width, int32_t height,

@@ -42,6 +42,7 @@ class TextPromptBuilder final : public PromptBuilder {
   explicit TextPromptBuilder(PromptText text) : text_(std::move(text)) {}
 
   const Tokenizer& tokenizer() const override { return text_.tokenizer(); }
+  const ToolFormat& tool_format() const override { return text_.tool_format(); }
   Result<int64_t> tokens_of(int32_t /*width*/, int32_t /*height*/,
                             const ImageOptions& /*options*/) const override {
     return no_pictures();

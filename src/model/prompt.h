@@ -26,6 +26,9 @@ class PromptText {
              std::string bos_token);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const ToolFormat& tool_format() const {
+    return chat_template_ == nullptr ? hermes_tools() : chat_template_->tool_format();
+  }
   // Renders and encodes. Control tokens come only from the template, never from message texts.
   // Special tokens (BOS) are added unless the template has written BOS itself.
   Result<std::vector<int32_t>> encode_chat(const ChatInput& input) const;

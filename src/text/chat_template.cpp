@@ -11,6 +11,7 @@
 #include "text/jinja_interpreter.h"
 #include "text/jinja_parser.h"
 #include "text/json_fields.h"
+#include "text/tool_turns.h"
 #include "text/unicode.h"
 
 namespace hs {
@@ -26,6 +27,11 @@ constexpr size_t kConfigBytesMax = size_t{16} << 20;
 constexpr int64_t kProbeWorkMax =
     300'000;  // a chat of two short messages needs a few hundred steps
 constexpr std::string_view kProbe = "hs-content-probe";
+constexpr std::string_view kToolProbe =
+    R"([{"type":"function","function":{"name":"hs-tool-probe","description":"x","parameters":)"
+    R"({"type":"object","properties":{}}}}])";
+constexpr std::string_view kCallProbe =
+    R"([{"id":"x","type":"function","function":{"name":"hs-tool-probe","arguments":{}}}])";
 constexpr std::array<std::string_view, 4> kRoles = {"system", "user", "assistant", "tool"};
 
 // In which forms a template takes the content of a role's messages.
@@ -40,29 +46,30 @@ std::unexpected<Error> template_error(const jinja::TemplateError& error) {
               fmt::format("chat template: {}{}", error.message, where));
 }
 
-// `literal`: texts are a client's, in which no control token is recognised.
-Value from_json(Interpreter& in, const nlohmann::json& json, bool literal = false, int depth = 0) {
+// `literal`: texts are a client's, in which no control token is recognised. `json` keeps the order
+// of keys or sorts them.
+template <typename Json>
+Value from_json(Interpreter& in, const Json& json, bool literal = false, int depth = 0) {
   if (depth > 90) throw jinja::TemplateError{"the context is nested too deeply"};
   switch (json.type()) {
     case nlohmann::json::value_t::boolean:
-      return Value(json.get<bool>());
+      return Value(json.template get<bool>());
     case nlohmann::json::value_t::number_integer:
-      return Value(json.get<int64_t>());
+      return Value(json.template get<int64_t>());
     case nlohmann::json::value_t::number_unsigned:
-      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+      if (json.template get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
         throw jinja::TemplateError{"an integer is over 64 bits"};
-      return Value(json.get<int64_t>());
+      return Value(json.template get<int64_t>());
     case nlohmann::json::value_t::number_float:
-      return Value(json.get<double>());
+      return Value(json.template get<double>());
     case nlohmann::json::value_t::string: {
       std::string valid;
-      append_lossy(valid, json.get_ref<const std::string&>());
+      append_lossy(valid, json.template get_ref<const std::string&>());
       return in.make_text(Text(valid, literal));
     }
     case nlohmann::json::value_t::array: {
       std::vector<Value> items;
-      for (const nlohmann::json& item : json)
-        items.push_back(from_json(in, item, literal, depth + 1));
+      for (const Json& item : json) items.push_back(from_json(in, item, literal, depth + 1));
       return in.make_list(std::move(items));
     }
     case nlohmann::json::value_t::object: {
@@ -83,9 +90,25 @@ Value user_text(Interpreter& in, std::string_view text) {
   return in.make_text(Text(valid, true));
 }
 
+// The spans that the server wrote are no user's.
+void append_part(Text& out, const ChatPart& part) {
+  const auto append = [&](size_t begin, size_t end, bool literal) {
+    std::string valid;
+    append_lossy(valid, std::string_view(part.text).substr(begin, end - begin));
+    out.append(valid, literal);
+  };
+  size_t done = 0;
+  for (const TextSpan& span : part.own) {
+    append(done, span.begin, true);
+    append(span.begin, span.end, false);
+    done = span.end;
+  }
+  append(done, part.text.size(), true);
+}
+
 // The parser of requests has bounded the text.
 Value client_value(Interpreter& in, const std::string& json) {
-  const auto parsed = nlohmann::json::parse(json, nullptr, false);
+  const auto parsed = nlohmann::ordered_json::parse(json, nullptr, false);
   if (parsed.is_discarded()) throw jinja::TemplateError{"broken JSON from the request"};
   return from_json(in, parsed, true);
 }
@@ -143,34 +166,59 @@ Value part_value(Interpreter& in, const ChatPart& part) {
   const bool is_image = part.kind == ChatPart::Kind::kImage;
   std::vector<std::pair<Value, Value>> fields;
   fields.emplace_back(Value::text("type"), Value::text(is_image ? "image" : "text"));
-  if (!is_image) fields.emplace_back(Value::text("text"), user_text(in, part.text));
+  if (!is_image) {
+    Text text;
+    append_part(text, part);
+    fields.emplace_back(Value::text("text"), in.make_text(std::move(text)));
+  }
   return in.make_dict(std::move(fields));
 }
 
 class JinjaChatTemplate final : public ChatTemplate {
  public:
-  JinjaChatTemplate(jinja::Body body, std::string_view bos_token, std::string_view eos_token)
+  JinjaChatTemplate(jinja::Body body, const ToolFormat* tools, std::string_view bos_token,
+                    std::string_view eos_token)
       : body_(std::move(body)), bos_token_(bos_token), eos_token_(eos_token) {
-    for (size_t i = 0; i < kRoles.size(); ++i) forms_[i] = probe(kRoles[i]);
+    for (size_t i = 0; i < kRoles.size(); ++i) {
+      forms_[i] = probe(kRoles[i]);
+      if (forms_[i].string || forms_[i].parts) continue;
+      // It takes the role in no form that we know of: the template is given what the client sent,
+      // and says what it wants.
+      forms_[i] = ContentForms{};
+      if (kRoles[i] == "system") takes_system_ = false;
+    }
+    ChatInput described;
+    described.messages.push_back({"user", {{ChatPart::Kind::kText, "x"}}, true});
+    ChatInput called = described;
+    described.tools_json = kToolProbe;
+    called.messages.push_back({"assistant", {{ChatPart::Kind::kText, ""}}, true});
+    called.messages.back().tool_calls_json = kCallProbe;
+    if (tools != nullptr && prints_probe(described)) tools_ = tools;
+    prints_calls_ = prints_probe(called);
   }
 
   Result<RenderedPrompt> render(const ChatInput& input) const override {
-    for (size_t i = 0; i < input.messages.size(); ++i)
-      if (has_image(input.messages[i]) && !forms(input.messages[i].role).parts)
+    const bool rewrites =
+        tools_ == nullptr && speaks_of_tools(input) && !(prints_calls_ && input.tools_json.empty());
+    for (size_t i = 0; i < input.messages.size(); ++i) {
+      const ChatMessage& message = input.messages[i];
+      if (has_image(message) &&
+          !forms(rewrites && message.role == "tool" ? "user" : message.role).parts)
         return fail(ErrorKind::kInvalidArgument,
                     "the chat template takes no images in this message", "",
                     fmt::format("messages[{}].content", i));
-    try {
-      Text text = run(
-          input, [&](const ChatMessage& message) { return forms(message.role); }, jinja::Limits());
-      RenderedPrompt prompt{std::move(text.bytes), std::move(text.literal)};
-      if (input.continue_final_message)
-        if (const Status cut = end_with(prompt, final_text(input)); !cut)
-          return std::unexpected(cut.error());
-      return prompt;
-    } catch (const jinja::TemplateError& error) {
-      return template_error(error);
     }
+    if (!rewrites) return rendered(input);
+    auto messages = with_tools_as_text(input, takes_system_);
+    if (!messages) return std::unexpected(std::move(messages.error()));
+    ChatInput rewritten = input;
+    rewritten.messages = *std::move(messages);
+    rewritten.tools_json.clear();
+    return rendered(rewritten);
+  }
+
+  const ToolFormat& tool_format() const override {
+    return tools_ == nullptr ? hermes_tools() : *tools_;
   }
 
   Result<std::string> render_json(const nlohmann::json& context) const override {
@@ -186,6 +234,40 @@ class JinjaChatTemplate final : public ChatTemplate {
   }
 
  private:
+  Result<RenderedPrompt> rendered(const ChatInput& input) const {
+    try {
+      Text text = run(
+          input, [&](const ChatMessage& message) { return forms(message.role); }, jinja::Limits());
+      RenderedPrompt prompt{std::move(text.bytes), std::move(text.literal)};
+      if (input.continue_final_message)
+        if (const Status cut = end_with(prompt, final_text(input)); !cut)
+          return std::unexpected(cut.error());
+      return prompt;
+    } catch (const jinja::TemplateError& error) {
+      return template_error(error);
+    }
+  }
+
+  static bool speaks_of_tools(const ChatInput& input) {
+    return !input.tools_json.empty() ||
+           std::ranges::any_of(input.messages, [](const ChatMessage& message) {
+             return message.role == "tool" || !message.tool_calls_json.empty();
+           });
+  }
+
+  // Whether the name of a function arrives in what the template writes.
+  bool prints_probe(const ChatInput& input) const {
+    jinja::Limits limits;
+    limits.work_max = kProbeWorkMax;
+    try {
+      const Text text =
+          run(input, [&](const ChatMessage& message) { return forms(message.role); }, limits);
+      return text.bytes.find("hs-tool-probe") != std::string::npos;
+    } catch (const jinja::TemplateError&) {
+      return false;
+    }
+  }
+
   static bool has_image(const ChatMessage& message) {
     return std::ranges::any_of(
         message.parts, [](const ChatPart& part) { return part.kind == ChatPart::Kind::kImage; });
@@ -205,7 +287,7 @@ class JinjaChatTemplate final : public ChatTemplate {
       messages.push_back(message_value(in, message, forms_of(message)));
     in.set("messages", in.make_list(std::move(messages)));
     in.set("add_generation_prompt", Value(input.add_generation_prompt));
-    in.set("tools", Value(None{}));
+    in.set("tools", input.tools_json.empty() ? Value(None{}) : client_value(in, input.tools_json));
     in.set("documents", Value(None{}));
     if (!bos_token_.empty()) in.set("bos_token", Value::text(bos_token_));
     if (!eos_token_.empty()) in.set("eos_token", Value::text(eos_token_));
@@ -229,12 +311,12 @@ class JinjaChatTemplate final : public ChatTemplate {
       for (const ChatPart& part : message.parts) parts.push_back(part_value(in, part));
       content = in.make_list(std::move(parts));
     } else {
-      std::string text;
+      Text text;
       for (size_t i = 0; i < message.parts.size(); ++i) {
-        if (i > 0) text += '\n';
-        text += message.parts[i].text;
+        if (i > 0) text.append("\n", true);
+        append_part(text, message.parts[i]);
       }
-      content = user_text(in, text);
+      content = in.make_text(std::move(text));
     }
     std::vector<std::pair<Value, Value>> fields;
     fields.emplace_back(Value::text("role"), Value::text(message.role));
@@ -249,7 +331,7 @@ class JinjaChatTemplate final : public ChatTemplate {
   }
 
   // Renders a small chat with a content of that role in both forms, and looks for the content in
-  // what comes out.
+  // what comes out; neither form where it never comes.
   ContentForms probe(std::string_view role) const {
     const auto text_part = [](std::string_view text) {
       return ChatPart{ChatPart::Kind::kText, std::string(text)};
@@ -282,15 +364,16 @@ class JinjaChatTemplate final : public ChatTemplate {
     ContentForms result;
     result.string = takes({true, false}, false) || takes({true, false}, true);
     result.parts = takes({false, true}, false) || takes({false, true}, true);
-    // It takes the role in no form that we know of: the template is given what the client sent, and
-    // says what it wants.
-    return result.string || result.parts ? result : ContentForms{};
+    return result;
   }
 
   jinja::Body body_;
   std::string bos_token_;
   std::string eos_token_;
   std::array<ContentForms, kRoles.size()> forms_;
+  bool takes_system_ = true;
+  const ToolFormat* tools_ = nullptr;  // null: the template knows no tools, or no known format
+  bool prints_calls_ = false;          // of an assistant, in whatever format
 };
 
 // A token field is a string or an object with "content".
@@ -370,7 +453,8 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sourc
   std::string valid;
   append_lossy(valid, source);
   try {
-    return std::make_unique<JinjaChatTemplate>(jinja::parse(valid), bos_token, eos_token);
+    return std::make_unique<JinjaChatTemplate>(jinja::parse(valid), tool_format_of(valid),
+                                               bos_token, eos_token);
   } catch (const jinja::TemplateError& error) {
     return template_error(error);
   }

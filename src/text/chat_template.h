@@ -5,7 +5,9 @@
 // Templates differ in whether they take a message's content as a string, as a list of parts, or
 // both. What a template takes is tried out once for each role when it is parsed; contents are then
 // given in a form that it takes: text parts for a template that takes only strings are joined by
-// newlines, a string for one that takes only parts becomes one part.
+// newlines, a string for one that takes only parts becomes one part. Likewise whether it knows
+// tools in a format that tool_format.h has: where it does not, they are written into the turns
+// (tool_turns.h).
 #pragma once
 
 #include <filesystem>
@@ -18,12 +20,15 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "text/tokenizer.h"
+#include "text/tool_format.h"
 
 namespace hs {
 
 struct ChatPart {
   enum class Kind { kText, kImage } kind = Kind::kText;
-  std::string text;  // of a text part
+  std::string text;                // of a text part
+  std::vector<TextSpan> own = {};  // sorted spans of `text` that this server wrote: control tokens
+                                   // are recognised there
 };
 
 struct ChatMessage {
@@ -46,6 +51,9 @@ struct ChatInput {
   bool continue_final_message = false;
   // More variables of the template: a JSON object, or "". Their texts are literal.
   std::string template_kwargs_json = {};
+  // The functions that the model may call: JSON, a list of {"type","function":{"name",
+  // "description","parameters"}} in this order; "" = none. Their texts are literal.
+  std::string tools_json = {};
 };
 
 struct RenderedPrompt {
@@ -66,6 +74,8 @@ class ChatTemplate {
   virtual ~ChatTemplate() = default;
   // Thread-safe. raise_exception() of the template comes back as kInvalidArgument with its text.
   virtual Result<RenderedPrompt> render(const ChatInput& input) const = 0;
+  // How a model with this template writes its calls.
+  virtual const ToolFormat& tool_format() const = 0;
   // With any JSON as context (tests against Jinja2); strings in it are not marked literal.
   virtual Result<std::string> render_json(const nlohmann::json& context) const = 0;
 };

@@ -1,5 +1,5 @@
-// Any bytes as a JSON Schema, a pattern or choices: an error, or a grammar whose masks agree with
-// what single bytes do.
+// Any bytes as a JSON Schema, a pattern, choices or functions: an error, or a grammar whose masks
+// agree with what single bytes do.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -18,10 +18,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }();
   if (size == 0) return 0;
   using Language = hs::Grammar::Language;
-  constexpr Language kLanguages[] = {Language::kJsonSchema, Language::kRegex, Language::kChoice};
+  constexpr Language kLanguages[] = {Language::kJsonSchema, Language::kRegex, Language::kChoice,
+                                     Language::kTools};
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const auto grammar =
-      hs::Grammar::make(vocabulary, {0}, kLanguages[data[0] % 3], text, data[0] % 2 == 0);
+      hs::Grammar::make(vocabulary, {0}, kLanguages[data[0] % 4], text, data[0] % 2 == 0);
   if (!grammar) {
     HS_CHECK(!grammar.error().message.empty());
     return 0;
