@@ -50,6 +50,15 @@ void append_token(std::string& out, const Tokenizer& tokenizer, int32_t id, floa
   out += ']';
 }
 
+std::string_view AnswerFormat::reason_word(int32_t /*choice*/, FinishReason reason) const {
+  return finish_word(reason);
+}
+
+std::string tool_call_id(const AnswerHead& head, int32_t choice, size_t call) {
+  // 64 random bits of the request, and its own numbers.
+  return fmt::format("call_{}{:04x}{:04x}", head.id.substr(0, 16), choice, call);
+}
+
 std::string_view finish_word(FinishReason reason) {
   return reason == FinishReason::kStop ? "stop" : "length";
 }

@@ -2,6 +2,7 @@
 // events. The exchange says what became certain; a format says what the client is sent.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,8 +13,15 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "text/tokenizer.h"
+#include "text/tool_format.h"
 
 namespace hs {
+
+// How an answer's calls of functions are told from its text.
+struct CallRules {
+  const ToolFormat* format = nullptr;  // null: all is text
+  bool only_first = false;             // a call can only begin the answer
+};
 
 // What every part of an answer repeats.
 struct AnswerHead {
@@ -37,6 +45,8 @@ class AnswerFormat {
                            std::span<const TokenLogprob> logprobs, const RequestUsage* usage) = 0;
   virtual std::string finish(int32_t choice, FinishReason reason, std::string_view stop,
                              const RequestUsage* usage) = 0;
+  // OpenAI's word for how a finished choice ended.
+  virtual std::string_view reason_word(int32_t choice, FinishReason reason) const;
   // The last events of a stream. `timings`: JSON, or "" for none.
   virtual std::string end(const RequestUsage& usage, std::string_view timings) = 0;
   // The last events of a stream that failed.
@@ -44,8 +54,11 @@ class AnswerFormat {
   virtual std::string whole(const RequestUsage& usage, std::string_view timings) = 0;
 };
 
-// OpenAI's word.
+// OpenAI's word, of a choice without calls.
 std::string_view finish_word(FinishReason reason);
+
+// "call_...": another one for each call, whatever request it is of.
+std::string tool_call_id(const AnswerHead& head, int32_t choice, size_t call);
 
 // "token":..., "logprob":..., "bytes":[...]
 void append_token(std::string& out, const Tokenizer& tokenizer, int32_t id, float logprob);

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "api/json_writer.h"
 #include "http/sse.h"
+#include "text/tool_call_parser.h"
 
 namespace hs {
 namespace {
@@ -32,8 +34,8 @@ void append_logprobs_field(std::string& out, bool wanted, std::string_view entri
     out += ",\"logprobs\":null";
 }
 
-void append_finish(std::string& out, FinishReason reason, std::string_view stop) {
-  fmt::format_to(std::back_inserter(out), ",\"finish_reason\":\"{}\"", finish_word(reason));
+void append_finish(std::string& out, std::string_view word, std::string_view stop) {
+  fmt::format_to(std::back_inserter(out), ",\"finish_reason\":\"{}\"", word);
   if (!stop.empty()) {
     out += ",\"stop_reason\":";
     append_json_string(out, stop);
@@ -43,12 +45,14 @@ void append_finish(std::string& out, FinishReason reason, std::string_view stop)
 class ChatAnswer final : public AnswerFormat {
  public:
   ChatAnswer(const AnswerHead& head, const Tokenizer& tokenizer, int32_t n_choices,
-             bool with_logprobs, const StreamFields& stream)
+             bool with_logprobs, const StreamFields& stream, const CallRules& calls)
       : head_(head),
         tokenizer_(tokenizer),
         with_logprobs_(with_logprobs),
         stream_(stream),
         choices_(static_cast<size_t>(n_choices)) {
+    if (calls.format != nullptr)
+      for (Choice& choice : choices_) choice.parser.emplace(*calls.format, calls.only_first);
     if (!stream_.stream) return;
     prefix_ = "data: ";
     append_head(prefix_, head_, "chat.completion.chunk");
@@ -57,22 +61,20 @@ class ChatAnswer final : public AnswerFormat {
   std::string text(int32_t index, std::string_view text, std::span<const TokenLogprob> logprobs,
                    const RequestUsage* usage) override {
     Choice& choice = choices_[static_cast<size_t>(index)];
+    std::vector<Piece> pieces;
+    if (choice.parser)
+      pieces = choice.parser->push(text);
+    else if (!text.empty())
+      pieces.push_back({Piece::Kind::kText, std::string(text)});
     if (!stream_.stream) {
-      choice.text += text;
+      keep(choice, pieces);
       append_logprobs(choice.logprobs, tokenizer_, logprobs);
       return {};
     }
     std::string out = role(index, usage);
     std::string entries;
     append_logprobs(entries, tokenizer_, logprobs);
-    if (text.empty() && entries.empty()) return out;
-    begin_choice(out, index);
-    out += "\"content\":";
-    append_json_string(out, text);
-    out += '}';
-    append_logprobs_field(out, !entries.empty(), entries);
-    out += ",\"finish_reason\":null";
-    end_choice(out, usage);
+    append_chunks(out, index, pieces, entries, usage);
     return out;
   }
 
@@ -81,13 +83,25 @@ class ChatAnswer final : public AnswerFormat {
     Choice& choice = choices_[static_cast<size_t>(index)];
     choice.reason = reason;
     choice.stop = stop;
-    if (!stream_.stream) return {};
+    std::vector<Piece> pieces;
+    if (choice.parser) pieces = choice.parser->finish();
+    if (!stream_.stream) {
+      keep(choice, pieces);
+      return {};
+    }
     std::string out = role(index, usage);
+    append_chunks(out, index, pieces, "", usage);
     begin_choice(out, index);
     out += "},\"logprobs\":null";
-    append_finish(out, reason, stop);
+    append_finish(out, reason_word(index, reason), stop);
     end_choice(out, usage);
     return out;
+  }
+
+  std::string_view reason_word(int32_t index, FinishReason reason) const override {
+    const Choice& choice = choices_[static_cast<size_t>(index)];
+    const bool calls = choice.parser && choice.parser->complete() && reason == FinishReason::kStop;
+    return calls ? "tool_calls" : finish_word(reason);
   }
 
   std::string end(const RequestUsage& usage, std::string_view timings) override {
@@ -110,10 +124,16 @@ class ChatAnswer final : public AnswerFormat {
       fmt::format_to(std::back_inserter(out),
                      "{}{{\"index\":{},\"message\":{{\"role\":\"assistant\",\"content\":",
                      i == 0 ? "" : ",", i);
-      append_json_string(out, choice.text);
-      out += ",\"refusal\":null,\"annotations\":[]}";
+      if (choice.text.empty() && !choice.calls.empty())
+        out += "null";
+      else
+        append_json_string(out, choice.text);
+      out += ",\"refusal\":null,\"annotations\":[]";
+      const auto index = static_cast<int32_t>(i);
+      append_calls(out, index);
+      out += '}';
       append_logprobs_field(out, with_logprobs_, choice.logprobs);
-      append_finish(out, choice.reason, choice.stop);
+      append_finish(out, reason_word(index, choice.reason), choice.stop);
       out += '}';
     }
     out += "],\"usage\":" + usage_json(usage);
@@ -122,22 +142,108 @@ class ChatAnswer final : public AnswerFormat {
   }
 
  private:
+  using Piece = ToolCallParser::Piece;
+  struct Call {
+    std::string name;
+    std::string arguments;
+  };
   struct Choice {
+    std::optional<ToolCallParser> parser;  // where calls are looked for
+    std::vector<Call> calls;               // of an answer that is sent whole
     std::string text;
     std::string logprobs;  // entries of logprobs.content
     FinishReason reason = FinishReason::kStop;
     std::string stop;  // the stop string that ended it, or ""
     bool role_sent = false;
+    size_t n_calls_begun = 0;  // of a stream
   };
 
-  // The first chunk of a choice.
+  static void keep(Choice& choice, std::vector<Piece>& pieces) {
+    for (Piece& piece : pieces) {
+      if (piece.kind == Piece::Kind::kText)
+        choice.text += piece.text;
+      else if (piece.kind == Piece::Kind::kCall)
+        choice.calls.push_back({std::move(piece.text), ""});
+      else if (piece.kind == Piece::Kind::kArguments)
+        choice.calls.back().arguments += piece.text;
+    }
+  }
+
+  void append_calls(std::string& out, int32_t index) const {
+    const std::vector<Call>& calls = choices_[static_cast<size_t>(index)].calls;
+    if (calls.empty()) return;
+    out += ",\"tool_calls\":[";
+    for (size_t i = 0; i < calls.size(); ++i) {
+      fmt::format_to(std::back_inserter(out),
+                     R"({}{{"id":"{}","type":"function","function":{{"name":)", i == 0 ? "" : ",",
+                     tool_call_id(head_, index, i));
+      append_json_string(out, calls[i].name);
+      out += ",\"arguments\":";
+      append_json_string(out, calls[i].arguments);
+      out += "}}";
+    }
+    out += ']';
+  }
+
+  // One chunk a piece; the log-probabilities go with the first.
+  void append_chunks(std::string& out, int32_t index, const std::vector<Piece>& pieces,
+                     std::string_view entries, const RequestUsage* usage) {
+    Choice& choice = choices_[static_cast<size_t>(index)];
+    const auto chunk = [&](const auto& append_delta) {
+      begin_choice(out, index);
+      append_delta();
+      out += '}';
+      const std::string_view its_entries = std::exchange(entries, {});
+      append_logprobs_field(out, !its_entries.empty(), its_entries);
+      out += ",\"finish_reason\":null";
+      end_choice(out, usage);
+    };
+    for (const Piece& piece : pieces) {
+      if (piece.kind == Piece::Kind::kEnd) continue;
+      chunk([&] {
+        if (piece.kind == Piece::Kind::kText) {
+          out += "\"content\":";
+          append_json_string(out, piece.text);
+        } else {
+          append_call_delta(out, index, choice, piece);
+        }
+      });
+    }
+    if (entries.empty()) return;
+    // Tokens without text of their own.
+    chunk([&] {
+      if (!choice.parser) out += "\"content\":\"\"";
+    });
+  }
+
+  void append_call_delta(std::string& out, int32_t index, Choice& choice,
+                         const Piece& piece) const {
+    if (piece.kind == Piece::Kind::kCall) {
+      const size_t call = choice.n_calls_begun++;
+      fmt::format_to(
+          std::back_inserter(out),
+          R"("tool_calls":[{{"index":{},"id":"{}","type":"function","function":{{"name":)", call,
+          tool_call_id(head_, index, call));
+      append_json_string(out, piece.text);
+      out += ",\"arguments\":\"\"}}]";
+      return;
+    }
+    fmt::format_to(std::back_inserter(out),
+                   R"("tool_calls":[{{"index":{},"function":{{"arguments":)",
+                   choice.n_calls_begun - 1);
+    append_json_string(out, piece.text);
+    out += "}}]";
+  }
+
+  // The first chunk of a choice. Where there may be calls, there may be no content.
   std::string role(int32_t index, const RequestUsage* usage) {
-    if (std::exchange(choices_[static_cast<size_t>(index)].role_sent, true)) return {};
+    Choice& choice = choices_[static_cast<size_t>(index)];
+    if (std::exchange(choice.role_sent, true)) return {};
     std::string out;
     begin_choice(out, index);
-    out +=
-        "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":null,\"finish_"
-        "reason\":null";
+    out += "\"role\":\"assistant\",\"content\":";
+    out += choice.parser ? "null" : "\"\"";
+    out += ",\"refusal\":null},\"logprobs\":null,\"finish_reason\":null";
     end_choice(out, usage);
     return out;
   }
@@ -167,8 +273,8 @@ class ChatAnswer final : public AnswerFormat {
 
 std::unique_ptr<AnswerFormat> make_chat_answer(const AnswerHead& head, const Tokenizer& tokenizer,
                                                int32_t n_choices, bool with_logprobs,
-                                               const StreamFields& stream) {
-  return std::make_unique<ChatAnswer>(head, tokenizer, n_choices, with_logprobs, stream);
+                                               const StreamFields& stream, const CallRules& calls) {
+  return std::make_unique<ChatAnswer>(head, tokenizer, n_choices, with_logprobs, stream, calls);
 }
 
 }  // namespace hs

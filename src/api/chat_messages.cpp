@@ -6,8 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "api/json_parser.h"
 #include "api/message_parts.h"
+#include "api/tool_messages.h"
 
 namespace hs {
 namespace {
@@ -76,22 +76,24 @@ class MessageReader {
       return fields.fail_field("tool_calls",
                                fmt::format("'{}' must be a list, in an assistant's message.",
                                            fields.param("tool_calls")));
-    json out = json::array();
     for (size_t i = 0; i < calls->size() && !fields.failed(); ++i) {
-      const auto call =
-          read_tool_call((*calls)[i], fmt::format("{}.tool_calls[{}]", place_, i), out);
+      const auto call = read_tool_call((*calls)[i], fmt::format("{}.tool_calls[{}]", place_, i));
       if (!call) fields.fail_with(call.error());
     }
-    message_.tool_calls_json = out.dump(-1, ' ', false, json::error_handler_t::replace);
   }
 
-  // Templates take the arguments as an object where they are one, as the transformers library does.
-  static Status read_tool_call(const json& value, const std::string& place, json& out) {
+  Status read_tool_call(const json& value, const std::string& place) {
     if (!value.is_object())
       return fail(ErrorKind::kInvalidArgument, fmt::format("'{}' must be an object.", place),
                   "invalid_type", place);
     ObjectReader call(value, place);
     const std::string* id = call.string("id");
+    const std::string* type = call.string("type");
+    if (type != nullptr && *type != "function")
+      call.fail_field(
+          "type",
+          fmt::format("'{}.type' is '{}'; only functions are supported.", place, shown_word(*type)),
+          ErrorKind::kUnsupported, "unsupported_value");
     const json* function = call.any("function");
     if (function == nullptr || !function->is_object()) {
       call.fail_field("function", fmt::format("'{}.function' is missing.", place));
@@ -104,14 +106,8 @@ class MessageReader {
       fields.fail_field("name", fmt::format("'{}' is missing.", fields.param("name")));
     if (fields.failed()) return fields.status();
     if (call.failed()) return call.status();
-    const std::string text = arguments == nullptr ? "{}" : *arguments;
-    auto parsed = parse_json(text);
-    json made = {{"name", *name}, {"arguments", nullptr}};
-    if (parsed && parsed->is_object())
-      made["arguments"] = *std::move(parsed);
-    else
-      made["arguments"] = text;
-    out.push_back({{"id", id == nullptr ? "" : *id}, {"type", "function"}, {"function", made}});
+    add_tool_call(message_, id == nullptr ? "" : *id, *name,
+                  arguments == nullptr ? "{}" : *arguments);
     return {};
   }
 

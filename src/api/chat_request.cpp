@@ -34,20 +34,7 @@ void read_logprobs(ObjectReader& body, SamplingFields& sampling) {
   if (wanted) sampling.n_logprobs = static_cast<int32_t>(n_top.value_or(0));
 }
 
-void read_tools(ObjectReader& body) {
-  const json* tools = body.any("tools");
-  const json* choice = body.any("tool_choice");
-  const bool choice_is_none = choice != nullptr && *choice == "none";
-  if (tools != nullptr && !tools->is_array())
-    body.fail_field("tools", "'tools' must be a list.", ErrorKind::kInvalidArgument,
-                    "invalid_type");
-  else if (tools != nullptr && !tools->empty() && !choice_is_none)
-    body.fail_field("tools", "'tools' are not supported yet.", ErrorKind::kUnsupported,
-                    "unsupported_parameter");
-  if (choice != nullptr && !choice_is_none && *choice != "auto")
-    body.fail_field("tool_choice",
-                    "'tool_choice' must be none or auto: tools are not supported yet.",
-                    ErrorKind::kUnsupported, "unsupported_parameter");
+void refuse_functions(ObjectReader& body) {
   if (body.any("functions") != nullptr)
     body.fail_field("functions", "'functions' is deprecated and not supported; use 'tools'.",
                     ErrorKind::kUnsupported, "unsupported_parameter");
@@ -115,8 +102,11 @@ void read_chat_only(ObjectReader& body) {
 
 }  // namespace
 
-void read_chat_prompt(ObjectReader& body, const RequestLimits& limits, ChatRequest& request) {
+void read_chat_prompt(ObjectReader& body, std::string_view text, const RequestLimits& limits,
+                      ChatRequest& request) {
   read_messages(body, limits, request.input, request.images);
+  read_tools(body, text, ToolShape::kChat, request.tools);
+  request.input.tools_json = tools_for_template(request.tools);
   read_image_options(body, request.image_options);
   read_continuation(body, request.input);
   read_template_kwargs(body, request.input);
@@ -135,14 +125,14 @@ Status read_chat_request(const json& value, std::string_view text, const Request
     return fail(ErrorKind::kInvalidArgument, "The body must be a JSON object.", "invalid_type");
   ObjectReader body(value, "");
   read_labels(body, request.labels);
-  read_chat_prompt(body, limits, request);
+  read_chat_prompt(body, text, limits, request);
   read_sampling(body, limits, request.sampling);
   read_max_tokens(body, request.sampling);
   read_logprobs(body, request.sampling);
   read_stream(body, request.stream);
   read_response_format(body, text, request.sampling.form);
   read_structured_outputs(body, text, request.sampling.form);
-  read_tools(body);
+  refuse_functions(body);
   read_modalities(body);
   refuse_unsupported(body);
   read_chat_only(body);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/sampling_fields.h"
+#include "api/tool_fields.h"
 #include "base/status.h"
 #include "model/model.h"
 #include "text/chat_template.h"
@@ -30,6 +31,7 @@ struct ChatRequest {
   ChatInput input;
   std::vector<ImageSource> images;  // in the order of the image parts of `input`
   ImageOptions image_options;       // of all pictures; low_detail stands at each
+  ToolFields tools;                 // as input.tools_json has them
   SamplingFields sampling;
   StreamFields stream;
 };
@@ -41,7 +43,9 @@ Status parse_chat_request(std::string_view body, const RequestLimits& limits, Ch
 Status read_chat_request(const nlohmann::json& body, std::string_view text,
                          const RequestLimits& limits, ChatRequest& request);
 
-// What makes the prompt of a chat: messages, pictures, template settings. Errors go to `body`.
-void read_chat_prompt(ObjectReader& body, const RequestLimits& limits, ChatRequest& request);
+// What makes the prompt of a chat: messages, pictures, tools, template settings. `text`: the body
+// as it came. Errors go to `body`.
+void read_chat_prompt(ObjectReader& body, std::string_view text, const RequestLimits& limits,
+                      ChatRequest& request);
 
 }  // namespace hs

@@ -347,12 +347,10 @@ void Exchange::on_text(int32_t index, std::string_view text, std::vector<TokenLo
 
 void Exchange::on_choice_finished(int32_t index, FinishReason reason, std::string_view stop) {
   if (finished_ || error_) return;
-  if (index == 0) {
-    row_.finish_reason = finish_word(reason);
-    first_reason_ = reason;
-  }
+  if (index == 0) first_reason_ = reason;
   if (stream_.stream) start_stream(true);
   write(answer_->finish(index, reason, stop, running_usage()));
+  if (index == 0) row_.finish_reason = answer_->reason_word(index, reason);
 }
 
 void Exchange::on_part_done(const RequestUsage& usage, const RequestTimings& timings,

@@ -12,15 +12,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr size_t kNameBytesMax = 64;
 constexpr size_t kChoicesMax = 1000;
-
-bool is_name(std::string_view name) {
-  return !name.empty() && name.size() <= kNameBytesMax && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-';
-  });
-}
 
 // name, schema, strict and description, as they stand in chats below json_schema and in responses
 // beside the type. `field`: the top-level field, for complaints.
@@ -31,9 +23,9 @@ void read_json_schema(ObjectReader& body, const char* field, const std::string& 
   };
   if (!value.is_object()) return complain("' must be an object.");
   const json* name = value.contains("name") ? &value["name"] : nullptr;
-  if (name == nullptr || !name->is_string() || !is_name(name->get_ref<const std::string&>()))
+  if (name == nullptr || !name->is_string() || !is_form_name(name->get_ref<const std::string&>()))
     return complain(
-        fmt::format(".name' must have 1 to {} letters, digits, _ or -.", kNameBytesMax));
+        fmt::format(".name' must have 1 to {} letters, digits, _ or -.", kFormNameBytesMax));
   if (value.contains("strict") && !value["strict"].is_boolean() && !value["strict"].is_null())
     return complain(".strict' must be true or false.");
   if (!value.contains("schema")) return complain(".schema' is missing.");
@@ -55,6 +47,13 @@ void read_choices(ObjectReader& body, const json& choices, AnswerForm& form) {
 }
 
 }  // namespace
+
+bool is_form_name(std::string_view name) {
+  return !name.empty() && name.size() <= kFormNameBytesMax && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
+}
 
 std::string json_part_in_order(std::string_view text, std::initializer_list<const char*> keys) {
   // Everything beside the first key is passed over, pictures for one.

@@ -2,6 +2,7 @@
 // responses, and structured_outputs, vLLM's field for patterns and choices.
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -18,6 +19,10 @@ struct AnswerForm {
   std::string text;                           // as Grammar::make takes it
   std::string param;                          // the field that says so, for complaints
 };
+
+// What names a schema or a function: letters, digits, _ and -.
+constexpr size_t kFormNameBytesMax = 64;
+bool is_form_name(std::string_view name);
 
 // `text`: the whole body as it came, because the order of a schema's properties counts. Errors go
 // to `body`.

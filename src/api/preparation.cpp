@@ -13,6 +13,7 @@
 #include "api/completion_request.h"
 #include "api/response_answer.h"
 #include "api/response_request.h"
+#include "api/tool_fields.h"
 #include "fetch/url.h"
 
 namespace hs {
@@ -160,6 +161,35 @@ Result<std::shared_ptr<Grammar>> grammar_of(const AnswerForm& form, const Served
   return grammar;
 }
 
+// The grammar of an answer that may have calls, and how they are told from its text.
+Status prepare_tools(const ChatRequest& request, const ServedModel& model,
+                     GenerateRequest& generate, CallRules& calls) {
+  const ToolFormat& format = model.prompts->tool_format();
+  const AnswerForm& form = request.sampling.form;
+  const auto with_calls = tool_form(request.tools, format, form);
+  if (!with_calls) return std::unexpected(with_calls.error());
+  auto grammar = model.grammars->get(*with_calls->language, with_calls->text,
+                                     !request.input.continue_final_message);
+  if (!grammar && with_calls->language != Grammar::Language::kTools)
+    return std::unexpected(form_error(grammar.error(), form));
+  if (!grammar) {
+    Error error = grammar.error();
+    if (error.param.empty()) error.param = "tools";
+    if (error.code.empty()) error.code = "invalid_value";
+    return std::unexpected(std::move(error));
+  }
+  generate.grammar = *std::move(grammar);
+  if (!request.tools.may_call()) return {};
+  const bool maybe = request.tools.calls == ToolGrammar::Calls::kMaybe;
+  calls = {.format = &format, .only_first = !maybe || form.language.has_value()};
+  // Stop strings end texts, and there is none.
+  if (!maybe) generate.stops.clear();
+  const Tokenizer& tokenizer = model.prompts->tokenizer();
+  const auto opening = tokenizer.id_of(format.opening);
+  if (opening && tokenizer.is_special(*opening)) generate.skip_special_tokens = false;
+  return {};
+}
+
 // What every kind of request has in common once its fields have been read.
 Status check_common(const Status& parsed, const SamplingFields& sampling,
                     const PreparationInput& input, PreparedRequest& prepared) {
@@ -174,7 +204,7 @@ Status check_common(const Status& parsed, const SamplingFields& sampling,
 }
 
 Status prepare(const PreparationInput& input, ChatRequest& request, std::string_view param,
-               PreparedRequest& prepared) {
+               PreparedRequest& prepared, CallRules& calls) {
   const auto wants = wants_pictures(request, input);
   if (!wants) return std::unexpected(wants.error());
   if (*wants) return {};
@@ -186,10 +216,15 @@ Status prepare(const PreparationInput& input, ChatRequest& request, std::string_
     return std::unexpected(std::move(error));
   }
   GenerateRequest generate = with_sampling(request.sampling, input.model, input.drawn_seed);
-  auto grammar =
-      grammar_of(request.sampling.form, input.model, !request.input.continue_final_message);
-  if (!grammar) return std::unexpected(grammar.error());
-  generate.grammar = *std::move(grammar);
+  if (request.tools.any()) {
+    const Status tools = prepare_tools(request, input.model, generate, calls);
+    if (!tools) return tools;
+  } else {
+    auto grammar =
+        grammar_of(request.sampling.form, input.model, !request.input.continue_final_message);
+    if (!grammar) return std::unexpected(grammar.error());
+    generate.grammar = *std::move(grammar);
+  }
   generate.prompt = *std::move(prompt);
   generate.continues_text = request.input.continue_final_message;
   prepared.generate.push_back(std::move(generate));
@@ -250,12 +285,13 @@ PreparedRequest prepare_chat(const PreparationInput& input) {
   prepared.stream = request.stream;
   prepared.status = check_common(parsed, request.sampling, input, prepared);
   if (!prepared.status) return prepared;
+  CallRules calls;
+  prepared.status = prepare(input, request, "messages", prepared, calls);
   prepared.make_answer = [n = request.sampling.n, logprobs = request.sampling.n_logprobs >= 0,
-                          stream = request.stream](const AnswerHead& head,
-                                                   const Tokenizer& tokenizer) {
-    return make_chat_answer(head, tokenizer, n, logprobs, stream);
+                          stream = request.stream,
+                          calls](const AnswerHead& head, const Tokenizer& tokenizer) {
+    return make_chat_answer(head, tokenizer, n, logprobs, stream, calls);
   };
-  prepared.status = prepare(input, request, "messages", prepared);
   return prepared;
 }
 
@@ -278,9 +314,11 @@ PreparedRequest prepare_response(const PreparationInput& input) {
   prepared.stream = request.chat.stream;
   prepared.status = check_common(parsed, request.chat.sampling, input, prepared);
   if (!prepared.status) return prepared;
-  prepared.status = prepare(input, request.chat, "input", prepared);
+  CallRules calls;
+  prepared.status = prepare(input, request.chat, "input", prepared, calls);
   if (!prepared.status || prepared.generate.empty()) return prepared;
   ResponseShape shape = shape_of(request, prepared.labels.metadata_json);
+  shape.calls = calls;
   shape.temperature = prepared.generate.front().temperature;
   shape.top_p = prepared.generate.front().top_p;
   prepared.make_answer = [shape = std::move(shape)](const AnswerHead& head,

@@ -10,6 +10,7 @@
 #include "api/json_parser.h"
 #include "api/message_parts.h"
 #include "api/object_reader.h"
+#include "api/tool_messages.h"
 
 namespace hs {
 namespace {
@@ -23,7 +24,7 @@ void refuse(ObjectReader& object, std::string_view name, std::string_view why) {
                     "unsupported_parameter");
 }
 
-// One item of `input`: a message.
+// One item of `input`: a message, a call that the model made, or what came of it.
 class ItemReader {
  public:
   ItemReader(std::string place, ChatMessage& message, std::vector<ImageSource>& images)
@@ -35,17 +36,47 @@ class ItemReader {
                   "invalid_type", place_);
     ObjectReader item(value, place_);
     const std::string* type = item.string("type");
-    if (type != nullptr && *type != "message")
-      item.fail_field(
-          "type",
-          fmt::format("Items of type '{}' are not supported; use messages.", shown_word(*type)),
-          ErrorKind::kUnsupported, "unsupported_value");
-    read_role(item);
-    if (!item.failed()) read_content(item);
+    if (type == nullptr || *type == "message") {
+      read_role(item);
+      if (!item.failed()) read_content(item, "content");
+    } else if (*type == "function_call") {
+      read_call(item);
+    } else if (*type == "function_call_output") {
+      read_output(item);
+    } else {
+      item.fail_field("type",
+                      fmt::format("Items of type '{}' are not supported; use message, "
+                                  "function_call and function_call_output.",
+                                  shown_word(*type)),
+                      ErrorKind::kUnsupported, "unsupported_value");
+    }
     return item.status();
   }
 
  private:
+  static const std::string& needed(ObjectReader& item, std::string_view field) {
+    static const std::string kNone;
+    const std::string* value = item.string(field);
+    if (value == nullptr)
+      item.fail_field(field, fmt::format("'{}' is missing.", item.param(field)));
+    return value == nullptr ? kNone : *value;
+  }
+
+  void read_call(ObjectReader& item) {
+    message_.role = "assistant";
+    message_.content_is_string = true;
+    message_.parts.push_back({ChatPart::Kind::kText, ""});
+    const std::string& id = needed(item, "call_id");
+    const std::string& name = needed(item, "name");
+    add_tool_call(message_, id, name, needed(item, "arguments"));
+  }
+
+  void read_output(ObjectReader& item) {
+    message_.role = "tool";
+    message_.tool_call_id = needed(item, "call_id");
+    if (!item.failed()) read_content(item, "output");
+  }
+
   void read_role(ObjectReader& item) {
     const std::string* role = item.string("role");
     if (role == nullptr)
@@ -57,19 +88,19 @@ class ItemReader {
                                           item.param("role"), shown_word(*role)));
   }
 
-  void read_content(ObjectReader& item) {
-    const json* content = item.any("content");
+  void read_content(ObjectReader& item, const char* field) {
+    const json* content = item.any(field);
     if (content != nullptr && content->is_string()) {
       message_.content_is_string = true;
       message_.parts.push_back({ChatPart::Kind::kText, content->get<std::string>()});
       return;
     }
     if (content == nullptr || !content->is_array() || content->empty())
-      return item.fail_field("content", fmt::format("'{}' must be a string or a list of parts with "
-                                                    "at least one part.",
-                                                    item.param("content")));
+      return item.fail_field(field, fmt::format("'{}' must be a string or a list of parts with at "
+                                                "least one part.",
+                                                item.param(field)));
     for (size_t i = 0; i < content->size() && !item.failed(); ++i) {
-      const Status read = read_part((*content)[i], fmt::format("{}.content[{}]", place_, i));
+      const Status read = read_part((*content)[i], fmt::format("{}.{}[{}]", place_, field, i));
       if (!read) item.fail_with(read.error());
     }
   }
@@ -98,7 +129,8 @@ class ItemReader {
   }
 
   void read_image(ObjectReader& part) {
-    if (message_.role != "user") return refuse_picture(part, message_.role);
+    if (message_.role != "user" && message_.role != "tool")
+      return refuse_picture(part, message_.role);
     if (part.any("file_id") != nullptr)
       return refuse(part, "file_id",
                     "is not supported: this server keeps no files; use image_url.");
@@ -115,6 +147,21 @@ class ItemReader {
   ChatMessage& message_;
   std::vector<ImageSource>& images_;
 };
+
+// A turn's text and its calls are items of their own here, and one message for the template.
+void add_message(ChatMessage message, std::vector<ChatMessage>& messages) {
+  if (message.tool_calls_json.empty() || messages.empty() || messages.back().role != "assistant") {
+    messages.push_back(std::move(message));
+    return;
+  }
+  std::string& calls = messages.back().tool_calls_json;
+  if (calls.empty()) {
+    calls = std::move(message.tool_calls_json);
+  } else {
+    calls.back() = ',';
+    calls += message.tool_calls_json.substr(1);
+  }
+}
 
 void read_input(ObjectReader& body, const RequestLimits& limits, ChatRequest& chat) {
   const json* input = body.any("input");
@@ -133,7 +180,7 @@ void read_input(ObjectReader& body, const RequestLimits& limits, ChatRequest& ch
     const Status read =
         ItemReader(fmt::format("input[{}]", i), message, chat.images).read((*input)[i]);
     if (!read) return body.fail_with(read.error());
-    chat.input.messages.push_back(std::move(message));
+    add_message(std::move(message), chat.input.messages);
   }
   if (chat.images.size() > static_cast<size_t>(limits.images_max))
     body.fail_field("input",
@@ -155,16 +202,6 @@ void refuse_state(ObjectReader& body) {
     refuse(body, "background", "must be false: this server stores nothing.");
 }
 
-void read_tools(ObjectReader& body) {
-  const json* tools = body.any("tools");
-  const json* choice = body.any("tool_choice");
-  const bool choice_is_none = choice != nullptr && *choice == "none";
-  if (tools != nullptr && !tools->empty() && !choice_is_none)
-    refuse(body, "tools", "is not supported yet.");
-  if (choice != nullptr && !choice_is_none && *choice != "auto")
-    refuse(body, "tool_choice", "must be none or auto: tools are not supported yet.");
-}
-
 void read_logprobs(ObjectReader& body, SamplingFields& sampling) {
   const json* include = body.any("include");
   bool wanted = false;
@@ -180,7 +217,7 @@ void read_logprobs(ObjectReader& body, SamplingFields& sampling) {
 
 }  // namespace
 
-void read_response_prompt(ObjectReader& body, const RequestLimits& limits,
+void read_response_prompt(ObjectReader& body, std::string_view text, const RequestLimits& limits,
                           ResponseRequest& request) {
   if (const std::string* instructions = body.string("instructions")) {
     request.instructions = *instructions;
@@ -194,7 +231,8 @@ void read_response_prompt(ObjectReader& body, const RequestLimits& limits,
   read_input(body, limits, request.chat);
   read_image_options(body, request.chat.image_options);
   refuse_state(body);
-  read_tools(body);
+  read_tools(body, text, ToolShape::kResponse, request.chat.tools);
+  request.chat.input.tools_json = tools_for_template(request.chat.tools);
 }
 
 Status parse_response_request(std::string_view text, const RequestLimits& limits,
@@ -206,7 +244,7 @@ Status parse_response_request(std::string_view text, const RequestLimits& limits
   ObjectReader body(*parsed, "");
   ChatRequest& chat = request.chat;
   read_labels(body, chat.labels);
-  read_response_prompt(body, limits, request);
+  read_response_prompt(body, text, limits, request);
   read_sampling(body, limits, chat.sampling);
   chat.sampling.max_tokens = read_count(body, "max_output_tokens", 1);
   read_logprobs(body, chat.sampling);
@@ -234,6 +272,9 @@ ResponseShape shape_of(const ResponseRequest& request, const std::string& metada
   shape.n_logprobs = sampling.n_logprobs;
   shape.stream = request.chat.stream.stream;
   shape.format_json = request.format_json;
+  shape.tools_json = tools_for_response(request.chat.tools);
+  shape.tool_choice_json = request.chat.tools.choice_json;
+  shape.parallel_tool_calls = request.chat.tools.parallel;
   return shape;
 }
 

@@ -24,8 +24,9 @@ struct ResponseRequest {
 Status parse_response_request(std::string_view body, const RequestLimits& limits,
                               ResponseRequest& request);
 
-// `input`, `instructions` and what else makes the prompt. Errors go to `body`.
-void read_response_prompt(ObjectReader& body, const RequestLimits& limits,
+// `input`, `instructions`, `tools` and what else makes the prompt. `text`: the body as it came.
+// Errors go to `body`.
+void read_response_prompt(ObjectReader& body, std::string_view text, const RequestLimits& limits,
                           ResponseRequest& request);
 
 // What the answer repeats of the request; temperature and top_p are left to the caller.

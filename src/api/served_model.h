@@ -39,7 +39,8 @@ struct ServedModel {
   bool has_name(std::string_view name) const;
 };
 
-// The grammars over a model's vocabulary. Special tokens have no part in a text.
+// The grammars over a model's vocabulary. Special tokens have no part in a text, but those that
+// calls of functions are made of (tool_grammar.h).
 std::shared_ptr<GrammarCache> make_grammars(const ModelSpec& spec, const Tokenizer& tokenizer);
 
 // kNotFound "model_not_found", listing the names that are served.

@@ -38,7 +38,7 @@ Result<json> parse_object(const HeldBody& body) {
 
 Result<std::vector<int32_t>> tokens_of_chat(ObjectReader& body, const PreparationInput& input) {
   ChatRequest request;
-  read_chat_prompt(body, input.limits.request, request);
+  read_chat_prompt(body, input.body.text(), input.limits.request, request);
   if (body.failed()) return std::unexpected(body.status().error());
   const auto wants = wants_pictures(request, input);
   if (!wants) return std::unexpected(wants.error());
@@ -160,14 +160,14 @@ HttpResponse answer_tokenize(const PreparationInput& input) {
 
 HttpResponse answer_chat_count(const PreparationInput& input) {
   return to_response(count(input, "messages", [&](ObjectReader& body, ChatRequest& request) {
-    read_chat_prompt(body, input.limits.request, request);
+    read_chat_prompt(body, input.body.text(), input.limits.request, request);
   }));
 }
 
 HttpResponse answer_response_count(const PreparationInput& input) {
   return to_response(count(input, "input", [&](ObjectReader& body, ChatRequest& request) {
     ResponseRequest response;
-    read_response_prompt(body, input.limits.request, response);
+    read_response_prompt(body, input.body.text(), input.limits.request, response);
     request = std::move(response.chat);
   }));
 }

@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(wrong_values_name_their_field) {
       {R"("structured_outputs":{"grammar":"x"})", "structured_outputs"},
       {R"("response_format":{"type":"xml"})", "response_format"},
       {R"("response_format":"text")", "response_format"},
-      {R"("tools":[{"type":"function"}])", "tools"},
+      {R"("tools":[{"type":"function"}])", "tools[0].function"},
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("functions":[])", "functions"},
       {R"("function_call":"auto")", "function_call"},
@@ -229,7 +229,8 @@ BOOST_AUTO_TEST_CASE(values_that_ask_for_nothing_are_accepted) {
       const char* fields :
       {R"("frequency_penalty":0,"presence_penalty":0.0,"repetition_penalty":1,"logit_bias":{})",
        R"("tools":[],"tool_choice":"auto")",
-       R"("tools":[{"type":"function"}],"tool_choice":"none")",
+       R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none")",
+       R"("tools":[],"parallel_tool_calls":false)",
        R"("response_format":{"type":"text"},"modalities":["text"])",
        R"("stop":[],"top_k":-1,"top_p":0,"min_p":1)",
        R"("user":"u","store":false,"metadata":{"a":"b"},"service_tier":"auto","reasoning_effort":"low")",
@@ -279,18 +280,19 @@ BOOST_AUTO_TEST_CASE(a_continued_message_asks_for_no_new_turn) {
 BOOST_AUTO_TEST_CASE(earlier_tool_calls_and_their_answers_arrive) {
   const auto request = parse_messages(
       R"([{"role":"user","content":"x","name":"Ann"},{"role":"assistant","content":null,"tool_calls":[)"
-      R"({"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":[1]}"}},)"
+      R"({"id":"c1","type":"function","function":{"name":"f","arguments":"{\"b\":0,\"a\":[1]}"}},)"
       R"({"id":"c2","type":"function","function":{"name":"g","arguments":"not json"}}]},)"
       R"({"role":"assistant","tool_calls":[{"id":"c3","function":{"name":"h"}}]},)"
       R"({"role":"tool","tool_call_id":"c1","content":"5"}])");
   BOOST_REQUIRE(request);
   const auto& messages = request->input.messages;
   BOOST_TEST(messages[0].name == "Ann");
-  BOOST_TEST(messages[1].tool_calls_json ==
-             R"([{"function":{"arguments":{"a":[1]},"name":"f"},"id":"c1","type":"function"},)"
-             R"({"function":{"arguments":"not json","name":"g"},"id":"c2","type":"function"}])");
+  BOOST_TEST(
+      messages[1].tool_calls_json ==
+      R"([{"id":"c1","type":"function","function":{"name":"f","arguments":{"b":0,"a":[1]}}},)"
+      R"({"id":"c2","type":"function","function":{"name":"g","arguments":"not json"}}])");
   BOOST_TEST(messages[2].tool_calls_json ==
-             R"([{"function":{"arguments":{},"name":"h"},"id":"c3","type":"function"}])");
+             R"([{"id":"c3","type":"function","function":{"name":"h","arguments":{}}}])");
   BOOST_TEST(messages[3].tool_call_id == "c1");
 }
 

@@ -106,6 +106,48 @@ def test_response(server, model, validate):
             validate(event, "ResponseStreamEvent")
 
 
+PING = {"name": "ping", "description": "Answers.", "parameters": {"type": "object", "properties": {}}}
+
+
+def test_chat_completion_with_calls(server, model, validate):
+    """Calls, whole and in every event of a stream."""
+    body = {
+        "model": model,
+        "messages": ask("Ping."),
+        "max_tokens": 200,
+        "tools": [{"type": "function", "function": PING}],
+        "tool_choice": {"type": "function", "function": {"name": "ping"}},
+        "logprobs": True,
+    }
+    whole = request(server, "/v1/chat/completions", body)[2]
+    assert whole["choices"][0]["message"]["tool_calls"]
+    validate(whole, "CreateChatCompletionResponse")
+    text = request(server, "/v1/chat/completions", {**body, "stream": True})[2]
+    events = [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: {")]
+    assert any(event["choices"][0]["delta"].get("tool_calls") for event in events)
+    for event in events:
+        validate(event, "CreateChatCompletionStreamResponse")
+
+
+def test_response_with_calls(server, model, validate):
+    """Items of calls and their events."""
+    body = {
+        "model": model,
+        "input": "Ping.",
+        "max_output_tokens": 200,
+        "tools": [{"type": "function", "strict": True, **PING}],
+        "tool_choice": {"type": "function", "name": "ping"},
+    }
+    whole = request(server, "/v1/responses", body)[2]
+    assert whole["output"][0]["type"] == "function_call"
+    validate(whole, "Response")
+    text = request(server, "/v1/responses", {**body, "stream": True})[2]
+    events = [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: ")]
+    assert any(event["type"] == "response.function_call_arguments.done" for event in events)
+    for event in events:
+        validate(event, "ResponseStreamEvent")
+
+
 def test_models(server, model, validate):
     """The list and one entry."""
     validate(request(server, "/v1/models")[2], "ListModelsResponse")
