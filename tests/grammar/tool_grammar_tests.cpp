@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(without_calls_no_call_begins) {
   BOOST_TEST(language.begins("a <tool_call"));
   BOOST_TEST(!language.begins("a <tool_call>"));
   Answers plain(llama(ToolGrammar::Calls::kNever));
-  BOOST_TEST(plain.has("{\"nam\": 1}"));
+  BOOST_TEST(plain.has("{\"number\": 1}"));
   BOOST_TEST(!plain.begins("{\"name\""));
   BOOST_TEST(plain.has("x {\"name\": 1}"));
 }
