@@ -11,7 +11,7 @@
 namespace hs {
 
 struct KvLayout {
-  DType dtype = DType::kF32;  // kF32 or kBF16
+  DType dtype = DType::kF32;  // kF32 or kBF16, on a GPU kF16
   int32_t block_size = 16;    // token slots in a block
   int32_t n_kv_heads = 0;
   int32_t d_head = 0;

@@ -226,7 +226,8 @@ class Device {
 
   // Memory of this device, 64-byte aligned, zeroed.
   virtual Result<Buffer> allocate(size_t bytes) = 0;
-  // Stacks the parts' rows into one matrix of in_dim columns, stored as `dtype` (kF32 or kBF16).
+  // Stacks the parts' rows into one matrix of in_dim columns, stored as `dtype` (kF32, kBF16,
+  // kF16).
   virtual Result<OwnedWeight> pack_weight(std::span<const WeightPart> parts, int64_t in_dim,
                                           DType dtype) = 0;
   // Small host data to the device, in order with the ops that follow.

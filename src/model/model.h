@@ -223,7 +223,7 @@ using LoadProgress = std::function<void(size_t bytes_done, size_t bytes_total)>;
 
 struct LoadOptions {
   std::filesystem::path path;
-  DType dtype = DType::kBF16;  // kF32 or kBF16: weights and KV cache
+  DType dtype = DType::kBF16;  // kF32, kBF16, on a GPU kF16: weights and KV cache
   int32_t block_size = 16;
   int32_t max_step_tokens = 512;  // sizes the work area of the language model
   int32_t max_encode_images = 4;  // pictures in one encode() call
