@@ -1,4 +1,4 @@
-// How a family of models writes its calls of functions. One file a format.
+// How a family of models writes its calls of functions.
 #pragma once
 
 #include <string_view>
