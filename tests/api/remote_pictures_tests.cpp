@@ -15,6 +15,7 @@
 
 #include "api/fixture.h"
 #include "api/picture_fetcher.h"
+#include "support/loopback_listener.h"
 #include "support/stub_server.h"
 
 namespace hs::test {
@@ -32,27 +33,17 @@ std::string picture_bytes() {
 class SlowServer {
  public:
   explicit SlowServer(bool drips) : drips_(drips) {
-    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    HS_CHECK(listener_ >= 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    HS_CHECK(bind(listener_, generic, size) == 0 && listen(listener_, 64) == 0);
-    HS_CHECK(getsockname(listener_, generic, &size) == 0);
-    port_ = std::to_string(ntohs(address.sin_port));
     thread_ = std::thread([this] { serve(); });
   }
   ~SlowServer() {
-    shutdown(listener_, SHUT_RDWR);
+    shutdown(listener_.descriptor, SHUT_RDWR);
     thread_.join();
-    close(listener_);
+    close(listener_.descriptor);
   }
   SlowServer(const SlowServer&) = delete;
   SlowServer& operator=(const SlowServer&) = delete;
 
-  std::string host() const { return "127.0.0.1:" + port_; }
+  std::string host() const { return "127.0.0.1:" + std::to_string(listener_.port); }
   std::string url() const { return "http://" + host() + "/slow.png"; }
 
   std::atomic<int> n_open = 0;
@@ -62,11 +53,11 @@ class SlowServer {
   void serve() {
     std::vector<int> clients;
     while (true) {
-      std::vector<pollfd> watched = {{listener_, POLLIN, 0}};
+      std::vector<pollfd> watched = {{listener_.descriptor, POLLIN, 0}};
       for (const int client : clients) watched.push_back({client, POLLRDHUP, 0});
       poll(watched.data(), watched.size(), 20);
       if ((watched[0].revents & POLLIN) != 0) {
-        const int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+        const int client = accept4(listener_.descriptor, nullptr, nullptr, SOCK_CLOEXEC);
         if (client < 0) break;
         clients.push_back(client);
         if (drips_) say(client, "HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n");
@@ -91,8 +82,7 @@ class SlowServer {
   }
 
   const bool drips_;
-  int listener_ = -1;
-  std::string port_;
+  const LoopbackListener listener_ = listen_on_loopback();
   std::thread thread_;
 };
 

@@ -1,12 +1,9 @@
 // A scripted HTTP server on a thread of its own, for tests of what the program fetches.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -14,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/check.h"
+#include "support/loopback_listener.h"
 
 namespace hs::test {
 
@@ -24,32 +21,21 @@ class StubServer {
   using Answer = std::function<std::string(const std::string& head)>;
 
   explicit StubServer(Answer answer) : answer_(std::move(answer)) {
-    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    HS_CHECK(listener_ >= 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    HS_CHECK(bind(listener_, generic, size) == 0);
-    HS_CHECK(listen(listener_, 16) == 0);
-    HS_CHECK(getsockname(listener_, generic, &size) == 0);
-    port_ = ntohs(address.sin_port);
     thread_ = std::thread([this] { serve(); });
   }
   ~StubServer() {
-    shutdown(listener_, SHUT_RDWR);
+    shutdown(listener_.descriptor, SHUT_RDWR);
     thread_.join();
-    close(listener_);
+    close(listener_.descriptor);
   }
   StubServer(const StubServer&) = delete;
   StubServer& operator=(const StubServer&) = delete;
 
   // `host`: another name or address of this machine makes another origin.
   std::string url(std::string_view path, std::string_view host = "127.0.0.1") const {
-    return "http://" + std::string(host) + ":" + std::to_string(port_) + std::string(path);
+    return "http://" + std::string(host) + ":" + std::to_string(listener_.port) + std::string(path);
   }
-  uint16_t port() const { return port_; }
+  uint16_t port() const { return listener_.port; }
   std::vector<std::string> heads() const {
     const std::scoped_lock lock(mutex_);
     return heads_;
@@ -58,7 +44,7 @@ class StubServer {
  private:
   void serve() {
     while (true) {
-      const int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      const int client = accept4(listener_.descriptor, nullptr, nullptr, SOCK_CLOEXEC);
       if (client < 0) return;
       std::string head;
       char buffer[4096];
@@ -83,8 +69,7 @@ class StubServer {
   }
 
   Answer answer_;
-  int listener_ = -1;
-  uint16_t port_ = 0;
+  const LoopbackListener listener_ = listen_on_loopback();
   mutable std::mutex mutex_;
   std::vector<std::string> heads_;
   std::thread thread_;
